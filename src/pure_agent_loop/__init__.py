@@ -1,0 +1,81 @@
+"""One explicit, durable agent loop for any chat model.
+
+from pure_agent_loop import Agent, tool
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+print(Agent(model="gpt-4o-mini", tools=[add]).run("What is 2 + 3?").content)
+"""
+
+from pure_agent_loop._version import __version__
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.conversation import Conversation
+from pure_agent_loop.errors import (
+    ConfigError,
+    HistoryError,
+    LimitExceededError,
+    LLMError,
+    MissingExtraError,
+    PureAgentLoopError,
+    ToolExecutionError,
+)
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
+from pure_agent_loop.loop import ReactLoop
+from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
+from pure_agent_loop.result import AgentResult
+from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.tool import Tool, ToolRegistry, tool
+
+__all__ = [
+    "Agent",
+    "AgentResult",
+    "BaseLLMClient",
+    "CancelToken",
+    "ConfigError",
+    "Conversation",
+    "Delta",
+    "Event",
+    "EventType",
+    "HistoryError",
+    "JsonLinesRenderer",
+    "LLMError",
+    "LLMResponse",
+    "LimitChecker",
+    "LimitExceededError",
+    "LimitResult",
+    "LoopLimits",
+    "MissingExtraError",
+    "OpenAIClient",
+    "PlainRenderer",
+    "Profile",
+    "Prompts",
+    "PureAgentLoopError",
+    "QueryState",
+    "ReactLoop",
+    "Renderer",
+    "RetryAttempt",
+    "RetryConfig",
+    "RetryHandler",
+    "RichRenderer",
+    "TokenUsage",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolExecutionError",
+    "ToolRegistry",
+    "__version__",
+    "prompts_for",
+    "tool",
+]

@@ -1,0 +1,32 @@
+"""From a state to a request: the one place where messages take their wire shape."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.messages import Message
+from pure_agent_loop.state import QueryState
+
+
+class Request(NamedTuple):
+    """What a client is asked.
+
+    Args:
+        messages: The history in wire form, system message first.
+        tools: Tool schemas; None when none may be used.
+        options: Further fields of the request.
+    """
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+    options: dict[str, Any]
+
+
+def build_request(state: QueryState, kit: Kit) -> Request:
+    """The next request. The bytes of earlier messages never change, so that prompt caches stay warm."""
+    messages = state.history()
+    if state.system_prompt:
+        messages.insert(0, {"role": "system", "content": state.system_prompt})
+    tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing else None
+    return Request(messages, tools, kit.options)

@@ -1,0 +1,68 @@
+"""An agent that remembers: each message goes on from the history of the ones before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
+
+from pure_agent_loop.events import Event
+from pure_agent_loop.result import AgentResult
+from pure_agent_loop.runner import Run
+
+Message = dict[str, Any]
+
+
+class Conversation:
+    """Keeps a history between runs. Make one with ``agent.conversation()``.
+
+    A run that was cancelled or left early leaves its part of the history too, closed and valid.
+
+    Args:
+        prepare: Makes a run from a task and the history so far.
+    """
+
+    def __init__(self, prepare: Callable[[str, list[Message] | None], Run]) -> None:
+        self._prepare = prepare
+        self.messages: list[Message] = []
+
+    async def send(self, task: str) -> AgentResult:
+        """Say something and wait for the answer."""
+        run = self._prepare(task, self.messages)
+        try:
+            return await run.wait()
+        finally:
+            self._keep(run)
+
+    def send_sync(self, task: str) -> AgentResult:
+        """Say something and wait for the answer, from sync code."""
+        run = self._prepare(task, self.messages)
+        try:
+            return run.wait_sync()
+        finally:
+            self._keep(run)
+
+    async def send_stream(self, task: str) -> AsyncGenerator[Event, None]:
+        """Say something and read the events while they happen."""
+        run = self._prepare(task, self.messages)
+        events = run.stream()
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+            self._keep(run)
+
+    def send_stream_sync(self, task: str) -> Generator[Event, None, None]:
+        """Say something and read the events while they happen, from sync code."""
+        run = self._prepare(task, self.messages)
+        try:
+            yield from run.stream_sync()
+        finally:
+            self._keep(run)
+
+    def reset(self) -> None:
+        """Forget everything said so far."""
+        self.messages = []
+
+    def _keep(self, run: Run) -> None:
+        self.messages = run.state.history()

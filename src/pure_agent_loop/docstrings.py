@@ -1,0 +1,195 @@
+"""Docstrings as a model needs them: what a function does, and what each parameter means.
+
+Google, NumPy and Sphinx (reST) styles, also mixed, with ASCII or full-width colons. Sections about
+results, errors and examples are left out. Anything not understood stays prose.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+
+_PARAMETERS = {
+    *("args", "arguments", "parameters", "params", "keyword args", "keyword arguments"),
+    *("other args", "other arguments", "other parameters", "keyword parameters"),
+    *("参数", "参数说明", "参数列表"),
+}
+_OTHERS = {
+    *("returns", "return", "yields", "yield", "receives", "raises", "raise", "exceptions", "warns"),
+    *("example", "examples", "references", "see also", "attributes", "methods", "todo"),
+    *("返回", "返回值", "异常", "抛出", "示例", "例子"),
+}
+_SECTIONS = _PARAMETERS | _OTHERS
+_COLONS = ":："
+_BRACKETS = {"(": 1, "（": 1, "[": 1, ")": -1, "）": -1, "]": -1}
+
+_UNDERLINE = re.compile(r"\s*(-{3,}|={3,})\s*$")
+_NAME = re.compile(r"\\?\*{0,2}(\w+)\s*")
+_NUMPY_NAMES = re.compile(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?:[:：].*)?$")
+_SPHINX = re.compile(
+    r":(?P<kind>param|parameter|arg|argument|key|keyword|kwarg|type|kwtype|raises?|except|exception|returns?|rtype"
+    r"|yields?|ytype|var|ivar|cvar|vartype|meta)(?:\s+(?P<subject>[^:：]*))?[:：](?P<text>.*)$"
+)
+_SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
+_BULLET = re.compile(r"([-*•]|\d+[.)])\s")
+
+
+@dataclass
+class Docstring:
+    """A docstring taken apart.
+
+    Args:
+        description: Summary and extended description, without the sections.
+        params: What each described parameter means; names without leading stars.
+    """
+
+    description: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Take a docstring apart. Never raises: a docstring is never a reason for a tool not to work.
+
+    Args:
+        text: The docstring, indented or not, or None.
+    """
+    return _Reader(inspect.cleandoc(text or "").splitlines()).read()
+
+
+class _Reader:
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._at = 0
+        self._prose: list[str] = []
+        self._params: dict[str, str] = {}
+
+    def read(self) -> Docstring:
+        while self._at < len(self._lines):
+            if not (self._sphinx() or self._numpy() or self._google()):
+                self._prose.append(self._lines[self._at].rstrip())
+                self._at += 1
+        description = re.sub(r"\n{3,}", "\n\n", "\n".join(self._prose)).strip()
+        return Docstring(description, self._params)
+
+    def _sphinx(self) -> bool:
+        line = self._lines[self._at]
+        match = _SPHINX.match(line.strip())
+        if match is None:
+            return False
+        self._at += 1
+        body = [match["text"], *self._deeper_than(_indent(line))]
+        subject = (match["subject"] or "").split()
+        if match["kind"] in _SPHINX_PARAMETERS and subject:
+            self._add(subject[-1], body)
+        return True
+
+    def _numpy(self) -> bool:
+        title = self._lines[self._at].strip().lower()
+        if title not in _SECTIONS or not self._underlined(self._at):
+            return False
+        margin = _indent(self._lines[self._at])
+        self._at += 2
+        body = []
+        while self._at < len(self._lines) and not self._underlined(self._at):
+            body.append(self._lines[self._at])
+            self._at += 1
+        if title in _PARAMETERS:
+            self._numpy_items(body, margin)
+        return True
+
+    def _numpy_items(self, body: list[str], margin: int) -> None:
+        names: list[str] = []
+        found: dict[str, list[str]] = {}
+        for line in body:
+            match = _NUMPY_NAMES.match(line.strip()) if _indent(line) <= margin else None
+            if match:
+                names = match[1].split(",")
+                found.update({name: [] for name in names})
+            else:
+                for name in names:
+                    found[name].append(line)
+        for name, lines in found.items():
+            self._add(name, lines)
+
+    def _google(self) -> bool:
+        line = self._lines[self._at]
+        title = line.strip().lower()
+        if title[-1:] not in _COLONS or title[:-1].strip() not in _SECTIONS:
+            return False
+        self._at += 1
+        body = self._deeper_than(_indent(line))
+        if title[:-1].strip() in _PARAMETERS:
+            self._google_items(body)
+        return True
+
+    def _google_items(self, body: list[str]) -> None:
+        margin = min((_indent(line) for line in body if line.strip()), default=0)
+        name, found = "", dict[str, list[str]]()
+        for line in body:
+            item = _google_item(line.strip()) if _indent(line) == margin else None
+            if item:
+                name, first = item
+                found[name] = [first]
+            elif name:
+                found[name].append(line)
+        for each, lines in found.items():
+            self._add(each, lines)
+
+    def _deeper_than(self, margin: int) -> list[str]:
+        """Take the lines that belong to what started at `margin`: blank ones and deeper ones."""
+        start = self._at
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if line.strip() and _indent(line) <= margin:
+                break
+            self._at += 1
+        return self._lines[start : self._at]
+
+    def _underlined(self, at: int) -> bool:
+        following = self._lines[at + 1 : at + 2]
+        return bool(self._lines[at].strip() and following and _UNDERLINE.match(following[0]))
+
+    def _add(self, name: str, lines: list[str]) -> None:
+        text = _joined(lines)
+        if text:
+            self._params[name.strip().lstrip("\\*")] = text
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip()) if line.strip() else 10_000
+
+
+def _google_item(line: str) -> tuple[str, str] | None:
+    """``name: text`` or ``name (type): text``, where the type may hold brackets and colons."""
+    match = _NAME.match(line)
+    if match is None:
+        return None
+    rest = line[match.end() :]
+    if rest[:1] in {"(", "（"}:
+        rest = rest[_closing(rest) :].lstrip()
+    return (match[1], rest[1:]) if rest and rest[0] in _COLONS else None
+
+
+def _closing(text: str) -> int:
+    """The index after the bracket that closes the first one."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += _BRACKETS.get(character, 0)
+        if depth == 0:
+            return index + 1
+    return len(text)
+
+
+def _joined(lines: list[str]) -> str:
+    """Undo the wrapping: one line per paragraph or bullet."""
+    result = ""
+    gap = ""
+    for line in (line.strip() for line in lines):
+        if not line:
+            gap = "\n\n" if result else ""
+            continue
+        joint = gap or ("\n" if _BULLET.match(line) else " ")
+        result = f"{result}{joint}{line}" if result else line
+        gap = ""
+    return result

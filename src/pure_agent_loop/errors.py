@@ -1,0 +1,124 @@
+"""What can go wrong, and whose fault it was.
+
+PureAgentLoopError
+├── ConfigError            the caller passed something that cannot work (also a ValueError)
+├── MissingExtraError      an optional package is not installed (also an ImportError)
+├── LLMError               the model, its server or the way there; `kind` says which
+├── ToolExecutionError     a tool
+├── LimitExceededError     a limit; used only where a caller asks to have it raised
+└── HistoryError           a message history that cannot be repaired (also a ValueError)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ErrorKind = Literal[
+    "connection",  # refused, reset, cut off
+    "timeout",  # silence for too long
+    "rate_limit",  # slow down
+    "overloaded",  # 5xx, 408, 409: the server's trouble
+    "incomplete",  # the answer ended early or was not readable
+    "quota",  # no money left; waiting does not help
+    "auth",  # 401, 403
+    "not_found",  # 404: wrong address or model name
+    "context_overflow",  # the request is longer than the model's window
+    "bad_request",  # any other 4xx
+    "unknown",
+]
+
+TRANSIENT_KINDS: frozenset[ErrorKind] = frozenset(
+    {"connection", "timeout", "rate_limit", "overloaded", "incomplete"}
+)
+
+
+class PureAgentLoopError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ConfigError(PureAgentLoopError, ValueError):
+    """Something passed in cannot work. The message names the field and the fix."""
+
+
+class HistoryError(PureAgentLoopError, ValueError):
+    """A message history is not a list of chat messages."""
+
+
+class MissingExtraError(PureAgentLoopError, ImportError):
+    """An optional part is not installed.
+
+    Args:
+        feature: What the caller wanted, e.g. ``"the embedded model"``.
+        extra: The extra that brings it, e.g. ``"local"``.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.feature = feature
+        self.extra = extra
+        super().__init__(
+            f"{feature} needs the extra [{extra}]. Install it beside this package, "
+            f"from the project folder: pip install '.[{extra}]'"
+        )
+
+
+class LLMError(PureAgentLoopError):
+    """A model request failed.
+
+    Args:
+        message: What happened and, where known, what to do.
+        original_error: The error underneath, also chained as ``__cause__`` where it was raised.
+        kind: One of :data:`ErrorKind`; decides whether a retry can help.
+        status: HTTP status, if there was one.
+        retry_after: Seconds the server asked us to wait, if it did.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        original_error: BaseException | None = None,
+        *,
+        kind: ErrorKind = "unknown",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.message = message
+        self.original_error = original_error
+        self.kind: ErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+        super().__init__(message)
+
+    @property
+    def is_transient(self) -> bool:
+        """True if the same request may well succeed later."""
+        return self.kind in TRANSIENT_KINDS
+
+
+class ToolExecutionError(PureAgentLoopError):
+    """A tool failed. The loop turns it into a message for the model; it never ends a run.
+
+    Args:
+        tool_name: The tool.
+        message: What happened.
+    """
+
+    def __init__(self, tool_name: str, message: str) -> None:
+        self.tool_name = tool_name
+        self.message = message
+        super().__init__(f"Tool '{tool_name}' failed: {message}")
+
+
+class LimitExceededError(PureAgentLoopError):
+    """A limit was passed. Runs do not raise it (they end with a stop reason); it is there for callers.
+
+    Args:
+        limit_type: Which limit, in the words of the stop reasons, e.g. ``"token_limit"``.
+        limit_value: What was allowed.
+        current_value: What was reached.
+    """
+
+    def __init__(self, limit_type: str, limit_value: float, current_value: float) -> None:
+        self.limit_type = limit_type
+        self.limit_value = limit_value
+        self.current_value = current_value
+        super().__init__(f"{limit_type}: reached {current_value}, allowed {limit_value}")

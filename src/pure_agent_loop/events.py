@@ -1,0 +1,173 @@
+"""What a run tells the outside: frozen events with one factory each.
+
+The grammar of a run (``*`` any number, ``?`` at most once):
+
+    run    = LOOP_START NOTICE* step* ERROR? LOOP_END
+    step   = SOFT_LIMIT? NOTICE* answer (ACTION+ OBSERVATION+)? STEP_END
+    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY)* REASONING? THOUGHT?
+
+ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
+before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pure_agent_loop.text import to_jsonable
+
+_TEXT_KEYS = ("content", "result", "prompt", "error", "message")
+
+
+class EventType(str, Enum):
+    """The kinds of events."""
+
+    LOOP_START = "loop_start"
+    THOUGHT = "thought"
+    REASONING = "reasoning"
+    ACTION = "action"
+    OBSERVATION = "observation"
+    SOFT_LIMIT = "soft_limit"
+    ERROR = "error"
+    LOOP_END = "loop_end"
+    TEXT_DELTA = "text_delta"
+    REASONING_DELTA = "reasoning_delta"
+    TOOL_CALL_DELTA = "tool_call_delta"
+    RETRY = "retry"
+    NOTICE = "notice"
+    STEP_END = "step_end"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened in a run.
+
+    Args:
+        type: What kind.
+        step: The step it belongs to, from 1; 0 before the first.
+        data: Its details; the keys are the argument names of the factory.
+        timestamp: Seconds since the epoch.
+    """
+
+    type: EventType
+    step: int
+    data: dict[str, Any]
+    timestamp: float = field(default_factory=time.time)
+
+    @property
+    def content(self) -> str:
+        """The text this event carries, or an empty string."""
+        for key in _TEXT_KEYS:
+            value = self.data.get(key)
+            if isinstance(value, str):
+                return value
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form; never fails, whatever a tool was given or returned."""
+        return {
+            "type": self.type.value,
+            "step": self.step,
+            "timestamp": self.timestamp,
+            "data": to_jsonable(self.data),
+        }
+
+    def _repr_html_(self) -> str:
+        """A line for notebooks, escaped."""
+        import html
+
+        return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{html.escape(self.content)}</pre>"
+
+    @classmethod
+    def loop_start(cls, task: str) -> Event:
+        """A run begins. `task` is what was asked, empty when a run goes on from a state."""
+        return cls(EventType.LOOP_START, 0, {"task": task})
+
+    @classmethod
+    def thought(cls, step: int, content: str) -> Event:
+        """The whole text of an answer, whether or not calls follow it."""
+        return cls(EventType.THOUGHT, step, {"content": content})
+
+    @classmethod
+    def reasoning(cls, step: int, content: str) -> Event:
+        """The whole thinking of an answer; only with ``emit_reasoning_events=True``."""
+        return cls(EventType.REASONING, step, {"content": content})
+
+    @classmethod
+    def action(cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "") -> Event:
+        """A tool is about to be called."""
+        return cls(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
+
+    @classmethod
+    def observation(
+        cls, step: int, tool: str, result: str, duration: float, call_id: str = "", is_error: bool = False
+    ) -> Event:
+        """A tool's result, as the model reads it. `duration` is in seconds."""
+        data = {
+            "tool": tool,
+            "result": result,
+            "duration": duration,
+            "call_id": call_id,
+            "is_error": is_error,
+        }
+        return cls(EventType.OBSERVATION, step, data)
+
+    @classmethod
+    def soft_limit(cls, step: int, reason: str, prompt: str) -> Event:
+        """A soft limit was reached; `prompt` is the notice the model gets. The run goes on."""
+        return cls(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
+
+    @classmethod
+    def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> Event:
+        """Something failed. After a fatal one the run ends."""
+        return cls(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
+
+    @classmethod
+    def loop_end(
+        cls,
+        step: int,
+        stop_reason: str,
+        content: str = "",
+        messages: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Event:
+        """The run is over. `messages` is the whole history, ready to go on from."""
+        data = {"stop_reason": stop_reason, "content": content, "messages": list(messages or ())}
+        return cls(EventType.LOOP_END, step, data)
+
+    @classmethod
+    def text_delta(cls, step: int, content: str) -> Event:
+        """The next piece of an answer, while the model writes it."""
+        return cls(EventType.TEXT_DELTA, step, {"content": content})
+
+    @classmethod
+    def reasoning_delta(cls, step: int, content: str) -> Event:
+        """The next piece of the thinking; only with ``emit_reasoning_events=True``."""
+        return cls(EventType.REASONING_DELTA, step, {"content": content})
+
+    @classmethod
+    def tool_call_delta(cls, step: int, index: int | None, tool: str | None, arguments: str) -> Event:
+        """The next piece of a call's arguments. For display only: it may still be dropped."""
+        return cls(EventType.TOOL_CALL_DELTA, step, {"index": index, "tool": tool, "arguments": arguments})
+
+    @classmethod
+    def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> Event:
+        """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1."""
+        data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
+        return cls(EventType.RETRY, step, data)
+
+    @classmethod
+    def notice(cls, step: int, message: str, **details: Any) -> Event:
+        """Something worth knowing happened (a repaired history, a message put into the run)."""
+        return cls(EventType.NOTICE, step, {"message": message, **details})
+
+    @classmethod
+    def step_end(cls, step: int, usage: Mapping[str, Any] | None = None) -> Event:
+        """A step is complete. `usage` is the token usage of the run so far."""
+        return cls(EventType.STEP_END, step, {"usage": dict(usage or {})})

@@ -1,0 +1,83 @@
+"""The loop: the order of a step, and nothing else. Ways in and out are in the modules it names."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.limits import LimitChecker
+from pure_agent_loop.model_call import respond
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import safe_str
+from pure_agent_loop.tool_round import run_calls
+
+
+async def run_loop(state: QueryState, kit: Kit) -> None:
+    """Drive `state` until it has a stop reason. Events go to ``kit.emit``; failures end in the state.
+
+    Raises:
+        asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
+    """
+    checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock)
+    await kit.emit(Event.loop_start(state.task))
+    try:
+        with Interrupt() as block:
+            block.on(kit.cancel_token)
+            for notice in kit.opening:
+                await kit.emit(Event.notice(0, notice))
+            while state.stop_reason is None and not _is_cancelled(kit):
+                await _take_step(state, kit, checker)
+        if block.fired or _is_cancelled(kit):
+            state.stop("cancelled")
+    except asyncio.CancelledError:
+        state.stop("cancelled")
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the reader as an event
+        await _fail(error, state, kit)
+    finally:
+        state.close(kit.prompts.tool_not_started)
+        await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, state.history()))
+
+
+async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
+    if state.pending:  # the run was resumed between an answer and its results
+        await run_calls(state, kit)
+    else:
+        await _prepare(state, kit, checker)
+        response = await respond(state, kit)
+        if state.pending:
+            await run_calls(state, kit)
+        else:
+            state.finish(response, kit.prompts)
+    await kit.emit(Event.step_end(state.step, state.usage.to_dict()))
+
+
+async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
+    """May the run go on? Is there anything new? Does it fit?"""
+    verdict = checker.check()
+    for incoming in kit.inbox.take():
+        state.add_user(incoming.text, synthetic=incoming.synthetic)
+        await kit.emit(Event.notice(state.step, incoming.text, synthetic=incoming.synthetic))
+    if state.must_close or verdict.action == "stop":
+        state.begin_closing(state.must_close or verdict.reason, kit.prompts)
+    state.begin_step()
+    if verdict.action == "warn" and not state.closing:
+        state.add_user(verdict.prompt, synthetic=True)
+        await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
+    await kit.compactor.compact(state)
+
+
+async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
+    """A failure ends the run; while the last answer after a limit is asked for, the limit is the reason."""
+    message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
+    kind = error.kind if isinstance(error, LLMError) else "unknown"
+    state.failure = error
+    state.stop(state.closing or "error")
+    await kit.emit(Event.error(state.step, message, fatal=not state.closing, kind=kind))
+
+
+def _is_cancelled(kit: Kit) -> bool:
+    return kit.cancel_token is not None and kit.cancel_token.is_cancelled

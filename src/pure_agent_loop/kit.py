@@ -1,0 +1,86 @@
+"""Everything a run is given besides its state: the ports, the policies and the way out for events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.clock import Clock, SystemClock
+from pure_agent_loop.events import Event
+from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.journal import Journal, MemoryJournal
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.permissions import PermissionFunction, allow_all
+from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.retry import RetryConfig
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.tool import ToolRegistry
+
+Emit = Callable[[Event], Awaitable[None]]
+
+
+class Compactor(Protocol):
+    """Makes the history fit before each request."""
+
+    async def compact(self, state: QueryState) -> None:
+        """Shorten `state` if it has to be."""
+        ...
+
+
+class NoCompaction:
+    """Leaves the history as it is."""
+
+    async def compact(self, state: QueryState) -> None:
+        """Do nothing."""
+
+
+async def emit_nothing(event: Event) -> None:
+    """A sink for runs that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What a run works with.
+
+    Args:
+        client: The model.
+        tools: What it may call.
+        limits: How far the run may go.
+        retry: How failed requests are repeated.
+        prompts: The words the framework says to the model.
+        emit: Where events go.
+        options: Fields of every request, such as ``temperature``.
+        emit_reasoning: Whether the thinking is shown in events.
+        cancel_token: Stops the run from outside.
+        permit: Asked before each call.
+        inbox: Messages that come in while it runs.
+        compactor: Makes the history fit.
+        journal: Where model requests and tool calls happen.
+        clock: Time and chance.
+        first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
+        idle_timeout: Seconds an answer may pause; None for no limit.
+        tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
+        opening: Notices for the beginning of the run: the model in use, a repaired history.
+    """
+
+    client: ChatModel
+    tools: ToolRegistry = field(default_factory=ToolRegistry)
+    limits: LoopLimits = field(default_factory=LoopLimits)
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    prompts: Prompts = field(default_factory=prompts_for)
+    emit: Emit = emit_nothing
+    options: dict[str, Any] = field(default_factory=dict)
+    emit_reasoning: bool = False
+    cancel_token: CancelToken | None = None
+    permit: PermissionFunction = allow_all
+    inbox: Inbox = field(default_factory=Inbox)
+    compactor: Compactor = field(default_factory=NoCompaction)
+    journal: Journal = field(default_factory=MemoryJournal)
+    clock: Clock = field(default_factory=SystemClock)
+    first_byte_timeout: float | None = 60.0
+    idle_timeout: float | None = 60.0
+    tool_timeout: float | None = 120.0
+    opening: tuple[str, ...] = ()

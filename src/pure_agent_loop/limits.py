@@ -1,0 +1,206 @@
+"""How far a run may go. Pure decisions over a ledger; nothing here waits or sends.
+
+Soft limits (`max_steps`, `timeout`) are checkpoints: the model gets a notice, the period starts
+again, the run goes on. Hard limits end the run with one last answer without tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pure_agent_loop.clock import Clock, SystemClock
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.prompts import Prompts, prompts_for
+
+LimitAction = Literal["continue", "warn", "stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """The limits of a run. None switches one off.
+
+    Args:
+        max_steps: Soft: every so many steps the model is asked to check its course.
+        timeout: Soft: the same every so many seconds.
+        max_tokens: Hard: tokens of all requests of the run together.
+        step_limit_prompt: Words of the notice after `max_steps`; None for the standard ones.
+            ``{steps}`` is filled in.
+        timeout_prompt: Words of the notice after `timeout`; ``{seconds}`` is filled in.
+        max_turns: Hard: steps in all.
+        max_tool_calls: Hard: tool calls in all.
+        max_seconds: Hard: seconds in all, checked between steps.
+        doom_loop_threshold: How many equal calls in a row are too many; None allows any number.
+
+    Raises:
+        ConfigError: A limit is not a positive number.
+    """
+
+    max_steps: int | None = 10
+    timeout: float | None = 300.0
+    max_tokens: int | None = 100_000
+    step_limit_prompt: str | None = None
+    timeout_prompt: str | None = None
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_seconds: float | None = None
+    doom_loop_threshold: int | None = 3
+
+    def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise ConfigError(
+                    f"LoopLimits.{name}={value!r} must be a positive number, or None for no limit."
+                )
+
+
+_NUMBERS = (
+    "max_steps",
+    "timeout",
+    "max_tokens",
+    "max_turns",
+    "max_tool_calls",
+    "max_seconds",
+    "doom_loop_threshold",
+)
+
+
+@dataclass(slots=True)
+class LimitLedger:
+    """What a run has used up so far. Part of the state, so that a resumed run forgets nothing.
+
+    Args:
+        steps: Steps begun.
+        tokens: Tokens used.
+        tool_calls: Tool calls made.
+        seconds: Seconds worked, up to the last step boundary.
+        warned_at_step: Steps at the last soft notice.
+        warned_at_second: Seconds at the last soft notice.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+    warned_at_step: int = 0
+    warned_at_second: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LimitLedger:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitResult:
+    """The answer to "may the run go on?".
+
+    Args:
+        action: ``continue``, ``warn`` (go on, but tell the model) or ``stop``.
+        reason: Which limit: ``step_limit``, ``timeout``, ``token_limit``, ``max_steps``, ``max_tool_calls``,
+            ``budget``; empty when the run just goes on.
+        prompt: The notice for the model, when `action` is ``warn``.
+    """
+
+    action: LimitAction
+    reason: str = ""
+    prompt: str = ""
+
+    @classmethod
+    def continue_running(cls) -> LimitResult:
+        """No limit is near."""
+        return cls("continue")
+
+    @classmethod
+    def warn(cls, reason: str, prompt: str) -> LimitResult:
+        """A soft limit: go on with a notice."""
+        return cls("warn", reason, prompt)
+
+    @classmethod
+    def stop(cls, reason: str) -> LimitResult:
+        """A hard limit: end with a last answer."""
+        return cls("stop", reason)
+
+
+class LimitChecker:
+    """Asks one question of a ledger: may the run go on?
+
+    Args:
+        limits: What is allowed.
+        ledger: What was used; a new one if None.
+        prompts: The words of the notices; those of the default language if None.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        limits: LoopLimits | None = None,
+        ledger: LimitLedger | None = None,
+        prompts: Prompts | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.limits = limits or LoopLimits()
+        self.ledger = ledger or LimitLedger()
+        self._prompts = prompts or prompts_for()
+        self._clock = clock or SystemClock()
+        self._started = self._clock.monotonic() - self.ledger.seconds
+
+    @property
+    def current_step(self) -> int:
+        """Steps begun so far."""
+        return self.ledger.steps
+
+    @current_step.setter
+    def current_step(self, value: int) -> None:
+        self.ledger.steps = value
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens used so far."""
+        return self.ledger.tokens
+
+    def add_tokens(self, n: int) -> None:
+        """Count `n` more tokens."""
+        self.ledger.tokens += n
+
+    def add_tool_calls(self, n: int) -> None:
+        """Count `n` more tool calls."""
+        self.ledger.tool_calls += n
+
+    def check(self) -> LimitResult:
+        """Judge the ledger now. A soft limit starts its next period."""
+        self.ledger.seconds = self._clock.monotonic() - self._started
+        reason = self._hard()
+        return LimitResult.stop(reason) if reason else self._soft()
+
+    def _hard(self) -> str:
+        limits, used = self.limits, self.ledger
+        if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
+            return "token_limit"
+        if limits.max_turns is not None and used.steps >= limits.max_turns:
+            return "max_steps"
+        if limits.max_tool_calls is not None and used.tool_calls >= limits.max_tool_calls:
+            return "max_tool_calls"
+        if limits.max_seconds is not None and used.seconds >= limits.max_seconds:
+            return "budget"
+        return ""
+
+    def _soft(self) -> LimitResult:
+        limits, used = self.limits, self.ledger
+        if limits.max_steps is not None and used.steps - used.warned_at_step >= limits.max_steps:
+            used.warned_at_step = used.steps
+            words = limits.step_limit_prompt or self._prompts.step_limit
+            return LimitResult.warn("step_limit", words.replace("{steps}", str(used.steps)))
+        if limits.timeout is not None and used.seconds - used.warned_at_second >= limits.timeout:
+            used.warned_at_second = used.seconds
+            words = limits.timeout_prompt or self._prompts.timeout
+            return LimitResult.warn("timeout", words.replace("{seconds}", str(round(used.seconds))))
+        return LimitResult.continue_running()

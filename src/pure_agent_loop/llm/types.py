@@ -1,0 +1,6 @@
+"""The names a custom client needs, in one place. They are defined in `values` and `response`."""
+
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
+
+__all__ = ["Delta", "LLMResponse", "TokenUsage", "ToolCall", "ToolCallDelta"]

@@ -1,0 +1,162 @@
+"""The values a model client gives and takes. Frozen: what was received does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    """Sum that stays None where neither side was ever reported."""
+    if a is None:
+        return b
+    return a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one request, or of several added up with ``+``.
+
+    Args:
+        prompt_tokens: Tokens read.
+        completion_tokens: Tokens written, reasoning included.
+        total_tokens: Both.
+        reasoning_tokens: Part of `completion_tokens` spent on thinking; None where never reported.
+        cached_tokens: Part of `prompt_tokens` served from a prompt cache; None where never reported.
+        estimated: True if a server sent no usage and these numbers were guessed from the text.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    estimated: bool = False
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.total_tokens + other.total_tokens,
+            _add(self.reasoning_tokens, other.reasoning_tokens),
+            _add(self.cached_tokens, other.cached_tokens),
+            self.estimated or other.estimated,
+        )
+
+    @classmethod
+    def zero(cls) -> TokenUsage:
+        """No tokens at all: the start of a sum."""
+        return cls(0, 0, 0)
+
+    @classmethod
+    def from_openai(cls, usage: Any) -> TokenUsage | None:
+        """Read a `usage` object of the chat-completions protocol, or None if there is none."""
+        data = as_mapping(usage)
+        if not data:
+            return None
+        prompt, completion = _count(data, "prompt_tokens") or 0, _count(data, "completion_tokens") or 0
+        reasoning = _count(as_mapping(data.get("completion_tokens_details")), "reasoning_tokens")
+        cached = _count(as_mapping(data.get("prompt_tokens_details")), "cached_tokens")
+        if cached is None:  # DeepSeek's own name
+            cached = _count(data, "prompt_cache_hit_tokens")
+        total = _count(data, "total_tokens")
+        return cls(prompt, completion, prompt + completion if total is None else total, reasoning, cached)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {name: getattr(self, name) for name in _USAGE_FIELDS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**{name: data[name] for name in _USAGE_FIELDS if name in data})
+
+
+_USAGE_FIELDS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "estimated",
+)
+
+
+def _count(data: Mapping[str, Any], name: str) -> int | None:
+    value = data.get(name)
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Read a dict or an SDK object as a mapping; anything else is empty."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        dumped = dump()
+        return dumped if isinstance(dumped, Mapping) else {}
+    return getattr(value, "__dict__", {}) if value is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model asked for.
+
+    Args:
+        id: Unique within the history; made up here where a server sent none.
+        name: The tool, as the model wrote it.
+        arguments: The parsed arguments, always a JSON object.
+        invalid: Why the arguments could not be used (then `arguments` is empty and the tool is not
+            called; the model is told), or None.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    invalid: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        data: dict[str, Any] = {"id": self.id, "name": self.name, "arguments": self.arguments}
+        if self.invalid is not None:
+            data["invalid"] = self.invalid
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
+        """The reverse of :meth:`to_dict`."""
+        return cls(data["id"], data["name"], dict(data["arguments"]), data.get("invalid"))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A fragment of a call, as a server streams it. Every field may be missing.
+
+    `arguments` is the next piece of JSON text, or a whole object where a server sends one.
+    """
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+
+
+class Delta(NamedTuple):
+    """The next piece of a streamed answer.
+
+    Args:
+        text: More of the answer.
+        reasoning: More of the thinking.
+        tool_calls: Fragments of calls.
+        finish_reason: Set once the server says why it ended.
+        usage: Set once, usually at the end.
+        raw: The last one is kept as ``LLMResponse.raw``.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    finish_reason: str | None = None
+    usage: TokenUsage | None = None
+    raw: Any = None

@@ -1,0 +1,118 @@
+"""The loop as an object: a model, tools, and `run`, which can be awaited or iterated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Iterable
+from dataclasses import replace
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.messages import Message
+from pure_agent_loop.prompts import prompts_for
+from pure_agent_loop.retry import RetryConfig
+from pure_agent_loop.runner import Run, start_state
+from pure_agent_loop.tool import ToolLike, ToolRegistry
+
+DEFAULT_MAX_STEPS = 15
+
+
+class LoopRun:
+    """One run of a `ReactLoop`: await it for the final answer, or iterate it for the events. Once."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._answer().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._run.stream()
+
+    async def _answer(self) -> str:
+        return (await self._run.wait()).raise_for_error().content
+
+
+class ReactLoop:
+    """Think, act, observe, until the model gives its answer.
+
+        loop = ReactLoop(client, [search])
+        answer = await loop.run("Who wrote it?")
+        async for event in loop.run("And when?"): ...
+
+    Args:
+        llm: The model client; ``client=`` says the same.
+        tool_registry: The tools, as a `ToolRegistry` or a list.
+        limits: How far a run may go.
+        retry: How failed requests are repeated.
+        max_steps: Hard limit of steps (15 unless `limits` sets ``max_turns``); None for no limit.
+        enable_retry: False sends each request once.
+        enable_doom_detection: False lets the model repeat the same call for ever.
+        llm_kwargs: Further fields of every request.
+        emit_reasoning_events: Whether events show the thinking.
+        client: Another name for `llm`.
+
+    Raises:
+        ConfigError: There is no client, or two.
+    """
+
+    def __init__(
+        self,
+        llm: ChatModel | None = None,
+        tool_registry: ToolRegistry | Iterable[ToolLike] | None = None,
+        limits: LoopLimits | None = None,
+        retry: RetryConfig | None = None,
+        *,
+        max_steps: int | None = DEFAULT_MAX_STEPS,
+        enable_retry: bool = True,
+        enable_doom_detection: bool = True,
+        llm_kwargs: dict[str, Any] | None = None,
+        emit_reasoning_events: bool = False,
+        client: ChatModel | None = None,
+    ) -> None:
+        if (llm is None) == (client is None):
+            raise ConfigError(
+                "ReactLoop needs one model client: pass llm=... (or client=..., which is the same)."
+            )
+        limits = limits or LoopLimits()
+        if limits.max_turns is None:
+            limits = replace(limits, max_turns=max_steps)
+        if not enable_doom_detection:
+            limits = replace(limits, doom_loop_threshold=None)
+        retry = retry or RetryConfig()
+        tools = (
+            tool_registry if isinstance(tool_registry, ToolRegistry) else ToolRegistry(tool_registry or ())
+        )
+        tools.to_openai_schema()
+        self._kit = Kit(
+            client=llm or client,  # type: ignore[arg-type]  # one of them is set, as checked above
+            tools=tools,
+            limits=limits,
+            retry=retry if enable_retry else replace(retry, max_retries=0),
+            options=dict(llm_kwargs or {}),
+            emit_reasoning=emit_reasoning_events,
+        )
+
+    def run(
+        self,
+        task: str,
+        system_prompt: str = "You are a helpful assistant.",
+        messages: list[Message] | None = None,
+    ) -> LoopRun:
+        """Prepare a run; it starts when it is awaited or iterated.
+
+        Args:
+            task: What to do.
+            system_prompt: The leading system message.
+            messages: A history to go on from.
+
+        Raises:
+            ConfigError: `task` is no text.
+            HistoryError: `messages` is no list of messages.
+            LLMError: When awaited: the model could not be reached or refused the request.
+        """
+        state, notices = start_state(task, messages, system_prompt, prompts_for())
+        return LoopRun(Run(state, replace(self._kit, opening=tuple(notices))))

@@ -1,0 +1,158 @@
+"""The history: building messages, and making any list of them valid.
+
+A history is valid when: each message is an object with a known role; every call has exactly one
+result, right behind the message that asked for it and in the same order; call ids are unique;
+arguments are JSON objects; no text holds a lone surrogate.
+
+Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
+``reasoning``: the thinking behind it). `to_wire` takes it off: servers never see it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pure_agent_loop.errors import HistoryError
+from pure_agent_loop.llm.arguments import parse_arguments
+from pure_agent_loop.llm.response import LLMResponse, unique_id
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.text import to_jsonable
+
+Message = dict[str, Any]
+ROLES = ("system", "developer", "user", "assistant", "tool")
+META = "meta"
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def user_message(content: str | list[dict[str, Any]], *, synthetic: bool = False) -> Message:
+    """A message of the user, or a notice in that role if `synthetic`."""
+    message: Message = {"role": "user", "content": to_jsonable(content)}
+    if synthetic:
+        message[META] = {"synthetic": True}
+    return message
+
+
+def assistant_message(response: LLMResponse) -> Message:
+    """An answer as it goes into the history."""
+    message: Message = {"role": "assistant", "content": response.content}
+    if response.tool_calls:
+        message["tool_calls"] = [wire_call(call) for call in response.tool_calls]
+    elif response.content is None:
+        message["content"] = ""
+    if response.reasoning_content:
+        message[META] = {"reasoning": response.reasoning_content}
+    return message
+
+
+def wire_call(call: ToolCall) -> dict[str, Any]:
+    """A call as it goes into the history."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False, allow_nan=False)
+    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers refuse other names
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool_message(call_id: str, content: str) -> Message:
+    """The result of a call."""
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def to_wire(messages: Iterable[Message]) -> list[Message]:
+    """Messages as a server gets them: without `meta`. The messages themselves are not copied."""
+    return [
+        {key: value for key, value in message.items() if key != META} if META in message else message
+        for message in messages
+    ]
+
+
+def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[Message], list[str]]:
+    """Make a history valid, whatever it was.
+
+    Args:
+        messages: Chat messages as dicts, e.g. from ``AgentResult.messages`` or a file.
+        lost: What a call without a result gets as its result.
+
+    Returns:
+        A valid copy, and a sentence for each thing that had to be changed.
+
+    Raises:
+        HistoryError: It is not a list of messages at all.
+    """
+    if isinstance(messages, (str, bytes, Mapping)) or not hasattr(messages, "__iter__"):
+        raise HistoryError("messages must be a list of chat messages (dicts with 'role' and 'content').")
+    return _Repair(lost).run(messages)
+
+
+class _Repair:
+    """One pass over a history; see `repair_history`."""
+
+    def __init__(self, lost: str) -> None:
+        self._lost = lost
+        self._out: list[Message] = []
+        self._fixes: list[str] = []
+        self._used: set[str] = set()
+        self._open: dict[str, Message | None] = {}  # new id -> its result, in call order
+        self._renamed: dict[str, list[str]] = {}  # id as given -> new ids that wait for a result
+
+    def run(self, messages: Iterable[Any]) -> tuple[list[Message], list[str]]:
+        for number, given in enumerate(messages):
+            role = given.get("role") if isinstance(given, Mapping) else None
+            if role not in ROLES:
+                raise HistoryError(
+                    f"messages[{number}] must be a dict with one of the roles {', '.join(ROLES)}; "
+                    f"it is {given!r:.120}."
+                )
+            message: Message = to_jsonable(given)
+            if role == "tool":
+                self._add_result(message, number)
+                continue
+            self._close()
+            if role == "assistant":
+                self._check_assistant(message, number)
+            self._out.append(message)
+        self._close()
+        return self._out, self._fixes
+
+    def _check_assistant(self, message: Message, number: int) -> None:
+        calls = message.pop("tool_calls", None)
+        legacy = message.pop("function_call", None)
+        if calls is None and legacy:
+            calls = [{"function": legacy}]
+            self._fixes.append(f"messages[{number}]: function_call became tool_calls")
+        if isinstance(calls, list) and calls:
+            message["tool_calls"] = [self._check_call(call, number) for call in calls]
+        elif message.get("content") is None:
+            message["content"] = ""
+
+    def _check_call(self, call: Any, number: int) -> dict[str, Any]:
+        call = call if isinstance(call, dict) else {}
+        function = call.get("function") or {}
+        arguments, invalid = parse_arguments(function.get("arguments"))
+        if invalid:
+            self._fixes.append(f"messages[{number}]: {invalid}; replaced by an empty object")
+        given = call.get("id") if isinstance(call.get("id"), str) else ""
+        new = unique_id(given or f"call_{number}", self._used)
+        if new != given:
+            self._fixes.append(f"messages[{number}]: call id {given!r} became {new!r}")
+        self._renamed.setdefault(given, []).append(new)
+        self._open[new] = None
+        return wire_call(ToolCall(new, str(function.get("name") or "unknown"), arguments))
+
+    def _add_result(self, message: Message, number: int) -> None:
+        given = message.get("tool_call_id")
+        waiting = self._renamed.get(given if isinstance(given, str) else "", [])
+        if not waiting:
+            self._fixes.append(f"messages[{number}]: a result without its call was dropped")
+            return
+        new = waiting.pop(0)
+        content = message.get("content")
+        self._open[new] = {**message, "tool_call_id": new, "content": "" if content is None else content}
+
+    def _close(self) -> None:
+        for call_id, result in self._open.items():
+            if result is None:
+                self._fixes.append(f"call {call_id!r} had no result; it got one that says so")
+            self._out.append(result or tool_message(call_id, self._lost))
+        self._open, self._renamed = {}, {}

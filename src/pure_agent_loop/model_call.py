@@ -1,0 +1,107 @@
+"""Asking the model: one answer, streamed, under retry, with a watch for silence."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.context import Request, build_request
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.llm.base import stream_of
+from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.retry import RetryAttempt, RetryHandler
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import safe_str
+from pure_agent_loop.tokens import estimate_usage
+
+_NOTHING = Delta()
+
+
+async def respond(state: QueryState, kit: Kit) -> LLMResponse:
+    """Ask for the next answer and take it into the state.
+
+    Raises:
+        LLMError: No answer could be had. What was written of it is kept only if the run was cancelled.
+    """
+    request = build_request(state, kit)
+    call = _ModelCall(state.step, request, kit)
+    try:
+        response = await kit.journal.effect(f"{state.step}:model", call.run)
+    except asyncio.CancelledError:
+        state.keep_partial(call.assembler.partial())
+        raise
+    except LLMError:
+        raise
+    except Exception as error:
+        raise LLMError(
+            f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
+        ) from error
+    state.add_response(response, response.usage or estimate_usage(request.messages, response))
+    await _tell(response, state.step, kit)
+    return response
+
+
+async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
+    if response.reasoning_content and kit.emit_reasoning:
+        await kit.emit(Event.reasoning(step, response.reasoning_content))
+    if response.content:
+        await kit.emit(Event.thought(step, response.content))
+
+
+class _ModelCall:
+    """One request and its repetitions."""
+
+    def __init__(self, step: int, request: Request, kit: Kit) -> None:
+        self.assembler = Assembler()
+        self._step = step
+        self._request = request
+        self._kit = kit
+        self._shown = False
+
+    async def run(self) -> LLMResponse:
+        handler = RetryHandler(self._kit.retry, self._kit.clock)
+        return await handler.execute(self._once, on_retry=self._on_retry)
+
+    async def _on_retry(self, attempt: RetryAttempt) -> None:
+        discard, self._shown = self._shown, False
+        self.assembler = Assembler()
+        error = safe_str(attempt.error) or type(attempt.error).__name__
+        await self._kit.emit(Event.retry(self._step, attempt.attempt, attempt.delay, error, discard))
+
+    async def _once(self) -> LLMResponse:
+        kit, request = self._kit, self._request
+        patience, begun = kit.first_byte_timeout, False
+        with Interrupt() as silence:
+            silence.after(patience)
+            stream = stream_of(kit.client, request.messages, request.tools, request.options)
+            async with aclosing(stream) as deltas:
+                async for delta in deltas:
+                    if begun and delta == _NOTHING:
+                        continue  # keep-alives are no progress
+                    silence.after(None)  # a slow reader is not a silent server
+                    await self._show(self.assembler.feed(delta))
+                    patience, begun = kit.idle_timeout, True
+                    silence.after(patience)
+        if silence.fired:
+            rest = "the rest" if begun else "the beginning"
+            message = f"The server was silent for {patience:g} s while {rest} of its answer was awaited."
+            raise LLMError(message, kind="timeout")
+        await self._show(self.assembler.flush())
+        return self.assembler.finish()
+
+    async def _show(self, delta: Delta) -> None:
+        emit, step = self._kit.emit, self._step
+        if delta.reasoning and self._kit.emit_reasoning:
+            self._shown = True
+            await emit(Event.reasoning_delta(step, delta.reasoning))
+        if delta.text:
+            self._shown = True
+            await emit(Event.text_delta(step, delta.text))
+        for part in delta.tool_calls:
+            self._shown = True
+            arguments = part.arguments if isinstance(part.arguments, str) else ""
+            await emit(Event.tool_call_delta(step, part.index, part.name, arguments))

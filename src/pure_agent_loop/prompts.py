@@ -1,0 +1,123 @@
+"""Every word the framework says to a model, in English and Chinese. Short, visible, replaceable.
+
+Take a set with :func:`prompts_for`, change it with ``dataclasses.replace`` and hand it to
+``Agent(prompts=...)``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from pure_agent_loop.errors import ConfigError
+
+LANGUAGE_VARIABLE = "PURE_AGENT_LOOP_LANG"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The texts of one language. Names in braces are filled in."""
+
+    step_limit: str
+    timeout: str
+    final_answer: str
+    final_note: str
+    tool_error: str
+    tool_hint: str
+    tool_unknown: str
+    tool_arguments: str
+    tool_denied: str
+    tool_timed_out: str
+    tool_cancelled: str
+    tool_not_started: str
+    tool_lost: str
+    repeated_call: str
+    continue_answer: str
+    empty_answer: str
+    stopped: dict[str, str]
+
+
+ENGLISH = Prompts(
+    step_limit="[Notice] You have taken {steps} steps. Check whether you are getting closer to the goal; "
+    "if not, change your approach or give your best answer now.",
+    timeout="[Notice] You have been working for {seconds} seconds. Finish soon, or give your best answer "
+    "now.",
+    final_answer="[Notice] {why} No more tools can be used. Give your best final answer now, "
+    "from what you know.",
+    final_note="[Stopped: {why}]",
+    tool_error="Tool '{tool}' failed.\nError type: {type}\nError: {error}\n{hint}",
+    tool_hint="Check the arguments, try another way, or use another tool.",
+    tool_unknown="there is no such tool. Available tools: {tools}",
+    tool_arguments="{problem}. Send the call again with correct arguments.",
+    tool_denied="this call was not allowed. {reason} Do not send it again; find another way, or say why you "
+    "cannot go on.",
+    tool_timed_out="no result after {seconds} seconds; it was given up. Whether it took effect is unknown.",
+    tool_cancelled="cancelled while running. Whether it took effect is unknown.",
+    tool_not_started="cancelled before it started. It had no effect.",
+    tool_lost="the result of this call is not known.",
+    repeated_call="you already made this same call {count} times in a row and its result is above. "
+    "It was not run again. Use the result, or do something else.",
+    continue_answer="[Notice] Your answer was cut off at the output limit. Go on exactly where you stopped; "
+    "do not repeat anything.",
+    empty_answer="[Notice] Your answer was empty. Give your answer now.",
+    stopped={
+        "max_steps": "The step limit is reached.",
+        "max_tool_calls": "The limit of tool calls is reached.",
+        "token_limit": "The token limit is reached.",
+        "budget": "The time limit is reached.",
+        "doom_loop": "The same call was repeated again and again.",
+    },
+)
+
+CHINESE = Prompts(
+    step_limit="【提示】你已经执行了 {steps} 步。请检查是否正在接近目标；如果没有，请换一种方法，"
+    "或现在给出你最好的答案。",
+    timeout="【提示】你已经工作了 {seconds} 秒。请尽快完成，或现在给出你最好的答案。",
+    final_answer="【提示】{why}不能再使用工具。请根据已知内容，现在给出你最好的最终答案。",
+    final_note="【已停止：{why}】",
+    tool_error="工具 '{tool}' 执行失败。\n错误类型：{type}\n错误信息：{error}\n{hint}",
+    tool_hint="请检查参数、换一种方法，或使用其他工具。",
+    tool_unknown="没有这个工具。可用的工具：{tools}",
+    tool_arguments="{problem}。请用正确的参数重新调用。",
+    tool_denied="这次调用不被允许。{reason}请不要再次发送；请换一种方法，或说明为什么无法继续。",
+    tool_timed_out="{seconds} 秒后仍没有结果，已放弃。它是否生效未知。",
+    tool_cancelled="运行中被取消。它是否生效未知。",
+    tool_not_started="开始之前被取消，没有产生任何影响。",
+    tool_lost="这次调用的结果未知。",
+    repeated_call="你已经连续 {count} 次发出同样的调用，结果在上文中。这次没有再执行。"
+    "请使用已有结果，或换一种做法。",
+    continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",
+    empty_answer="【提示】你的回答是空的。请现在给出答案。",
+    stopped={
+        "max_steps": "已达到步数上限。",
+        "max_tool_calls": "已达到工具调用次数上限。",
+        "token_limit": "已达到 token 上限。",
+        "budget": "已达到时间上限。",
+        "doom_loop": "同样的调用一再重复。",
+    },
+)
+
+_BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
+
+
+def default_language() -> str:
+    """The language named by ``PURE_AGENT_LOOP_LANG`` if it is one we have, else ``"en"``."""
+    wanted = os.environ.get(LANGUAGE_VARIABLE, "")[:2].lower()
+    return wanted if wanted in _BY_LANGUAGE else "en"
+
+
+def prompts_for(language: str | None = None) -> Prompts:
+    """The texts of a language.
+
+    Args:
+        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+
+    Raises:
+        ConfigError: There are no texts in that language.
+    """
+    try:
+        return _BY_LANGUAGE[language or default_language()]
+    except KeyError:
+        raise ConfigError(
+            f"language={language!r} is not known. Use one of: {', '.join(_BY_LANGUAGE)}."
+        ) from None

@@ -1,0 +1,327 @@
+"""Turning events into text for people and for programs.
+
+`Renderer` is plain text, `RichRenderer` adds colours, `JsonLinesRenderer` writes one JSON object a line.
+Each works in one of two ways:
+
+* ``Renderer()`` gives one block for an event, without a newline at its end: ``print(text)`` if there is any.
+  Pieces of an answer (the delta events) show nothing; the THOUGHT that follows has the whole text.
+* ``Renderer(stream=True)`` gives what to write next, newlines included: ``print(text, end="", flush=True)``.
+  An answer appears piece by piece as the model writes it, and its THOUGHT is not shown again. After a
+  RETRY with ``discard`` a line says that the answer starts again.
+
+Text of models and tools is untrusted: it passes `terminal.safe_text` before it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.terminal import excerpt, one_line, safe_text
+from pure_agent_loop.text import to_jsonable
+
+Handler = Callable[[Event], str]
+H = TypeVar("H", bound=Callable[[Event], str])
+
+# The events that come in pieces, and the event that has the whole.
+_WHOLE = {
+    EventType.TEXT_DELTA: EventType.THOUGHT,
+    EventType.REASONING_DELTA: EventType.REASONING,
+    EventType.TOOL_CALL_DELTA: EventType.ACTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of text and what it is: ``label``, ``name``, ``dim``, ``error``, ``warning`` or nothing."""
+
+    text: str
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    handler: Handler
+    raw: bool
+
+
+class Renderer:
+    """Plain text for people, and the base of the other renderers.
+
+    Your own function comes before the built-in text, one for a tool before one for an event type:
+
+        renderer = Renderer()
+
+        @renderer.on_tool("search")
+        def search(event: Event) -> str:
+            return f"searching: {event.data['args']}" if event.type is EventType.ACTION else ""
+
+    A function that fails does not end anything: the built-in text is shown with a word about the failure.
+
+    Args:
+        stream: Show answers piece by piece, and give text with its newlines; see the top of this module.
+        max_lines: Longer tool results are shown by their head and tail.
+    """
+
+    def __init__(self, *, stream: bool = False, max_lines: int = 12) -> None:
+        if max_lines < 1:
+            raise ConfigError(f"max_lines={max_lines!r} must be 1 or more.")
+        self.stream = stream
+        self.max_lines = max_lines
+        self._by_tool: dict[str, _Entry] = {}
+        self._by_type: dict[EventType, _Entry] = {}
+        self._streamed: set[EventType] = set()  # which texts of the answer in progress were shown in pieces
+        self._line: EventType | None = None  # whose piece the unfinished line belongs to
+
+    def on_tool(self, name: str, *, raw: bool = False) -> Callable[[H], H]:
+        """Decorator: use this function for the ACTION and OBSERVATION events of one tool.
+
+        Args:
+            name: The tool.
+            raw: Do not clean what the function returns: for your own escape sequences. Then clean what you
+                take from the event with `pure_agent_loop.terminal.safe_text`.
+        """
+
+        def register(handler: H) -> H:
+            self._by_tool[name] = _Entry(handler, raw)
+            return handler
+
+        return register
+
+    def on_event(self, event_type: EventType, *, raw: bool = False) -> Callable[[H], H]:
+        """Decorator: use this function for one type of event.
+
+        Args:
+            event_type: The type.
+            raw: As for `on_tool`.
+        """
+        known = EventType(event_type)
+
+        def register(handler: H) -> H:
+            self._by_type[known] = _Entry(handler, raw)
+            return handler
+
+        return register
+
+    def render(self, event: Event) -> str:
+        """The text to show for `event`; empty when there is nothing to show."""
+        entry = self._find(event)
+        if entry is None:
+            return self._place(event, self._built_in(event))
+        try:
+            text = entry.handler(event)
+            if not isinstance(text, str):
+                raise TypeError(f"it returned {type(text).__name__}, not str")  # noqa: TRY301 - one way to report it
+        except Exception as error:  # noqa: BLE001 - a view must not end a run
+            return self._place(event, self._failed(event, f"{type(error).__name__}: {error}"))
+        return self._place(event, text if entry.raw else safe_text(text))
+
+    def _find(self, event: Event) -> _Entry | None:
+        if event.type in (EventType.ACTION, EventType.OBSERVATION):
+            found = self._by_tool.get(str(event.data.get("tool")))
+            if found is not None:
+                return found
+        return self._by_type.get(event.type)
+
+    def _place(self, event: Event, text: str) -> str:
+        """In stream mode, put `text` behind what was shown before it."""
+        if not self.stream:
+            return text
+        if event.type in _WHOLE:
+            return self._piece(event.type, text)
+        begin = "\n" if self._line and (text or event.type in _WHOLE.values()) else ""
+        if begin:
+            self._line = None
+        if event.type in (EventType.STEP_END, EventType.ACTION, EventType.RETRY, EventType.LOOP_END):
+            self._streamed.clear()  # the next piece begins another answer
+        return f"{begin}{text}\n" if text else begin
+
+    def _piece(self, kind: EventType, text: str) -> str:
+        begin = "\n" if self._line not in (None, kind) else ""
+        if text:
+            self._streamed.add(_WHOLE[kind])
+            self._line = None if text.endswith("\n") else kind
+        return begin + text if text else ""
+
+    def _failed(self, event: Event, problem: str) -> str:
+        words = self._compose(
+            [Segment(f"(the renderer's own function for this failed: {problem})", "warning")]
+        )
+        return "\n".join(part for part in (self._built_in(event), words) if part)
+
+    def _built_in(self, event: Event) -> str:
+        template = _TEMPLATES.get(event.type)
+        return self._compose(template(self, event)) if template else ""
+
+    def _compose(self, segments: list[Segment]) -> str:
+        """Put segments together. The one place where text of models and tools becomes output."""
+        return "".join(safe_text(segment.text) for segment in segments)
+
+    # -- the built-in texts -------------------------------------------------------------------------
+
+    def _loop_start(self, event: Event) -> list[Segment]:
+        task = one_line(str(event.data.get("task", "")))
+        return [Segment("== ", "label"), Segment(task, "name")] if task else []
+
+    def _piece_of_text(self, event: Event) -> list[Segment]:
+        if not self.stream:
+            return []
+        fresh = _WHOLE[event.type] not in self._streamed
+        text = event.content.lstrip("\r\n") if fresh else event.content  # many models begin with empty lines
+        return [Segment(text, "dim" if event.type is EventType.REASONING_DELTA else "")]
+
+    def _text(self, event: Event) -> list[Segment]:
+        if event.type in self._streamed:
+            return []
+        return [Segment(event.content.strip("\r\n"), "dim" if event.type is EventType.REASONING else "")]
+
+    def _action(self, event: Event) -> list[Segment]:
+        tool, args = str(event.data.get("tool", "")), event.data.get("args")
+        return [
+            Segment("-> ", "label"),
+            Segment(one_line(tool), "name"),
+            Segment(f"({_arguments(args)})", "dim"),
+        ]
+
+    def _observation(self, event: Event) -> list[Segment]:
+        failed = bool(event.data.get("is_error"))
+        head = [
+            Segment("<- ", "error" if failed else "label"),
+            Segment(one_line(str(event.data.get("tool", ""))), "name"),
+        ]
+        if failed:
+            head.append(Segment(" failed", "error"))
+        result = excerpt(safe_text(event.content), self.max_lines)
+        body = "".join(f"\n   {line}" for line in result.split("\n")) if result else " (no output)"
+        return [
+            *head,
+            Segment(_seconds(event.data.get("duration")), "dim"),
+            Segment(body, "error" if failed else "dim"),
+        ]
+
+    def _soft_limit(self, event: Event) -> list[Segment]:
+        reason = str(event.data.get("reason", ""))
+        return [Segment(f"-- {reason}: the model was asked to check its course", "warning")]
+
+    def _error(self, event: Event) -> list[Segment]:
+        return [Segment(f"!! {event.content}", "error")]
+
+    def _retry(self, event: Event) -> list[Segment]:
+        data = event.data
+        again = "; the answer starts again" if data.get("discard") and self.stream else ""
+        words = (
+            f"-- try {_number(data.get('attempt')) + 1:.0f} in {_number(data.get('delay')):.1f} s{again}: "
+        )
+        return [Segment(words + one_line(event.content), "warning")]
+
+    def _notice(self, event: Event) -> list[Segment]:
+        return [Segment(f"-- {event.content}", "dim")]
+
+    def _loop_end(self, event: Event) -> list[Segment]:
+        return [Segment("== ", "label"), Segment(str(event.data.get("stop_reason", "")), "name")]
+
+
+_TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
+    EventType.LOOP_START: Renderer._loop_start,
+    EventType.TEXT_DELTA: Renderer._piece_of_text,
+    EventType.REASONING_DELTA: Renderer._piece_of_text,
+    EventType.THOUGHT: Renderer._text,
+    EventType.REASONING: Renderer._text,
+    EventType.ACTION: Renderer._action,
+    EventType.OBSERVATION: Renderer._observation,
+    EventType.SOFT_LIMIT: Renderer._soft_limit,
+    EventType.ERROR: Renderer._error,
+    EventType.RETRY: Renderer._retry,
+    EventType.NOTICE: Renderer._notice,
+    EventType.LOOP_END: Renderer._loop_end,
+}
+
+PlainRenderer = Renderer
+
+
+def _arguments(args: Any) -> str:
+    if not isinstance(args, Mapping):
+        return one_line(str(args))
+    pairs = (f"{one_line(str(name), 60)}={_value(value)}" for name, value in args.items())
+    return one_line(", ".join(pairs), 600)
+
+
+def _value(value: Any) -> str:
+    return one_line(json.dumps(to_jsonable(value), ensure_ascii=False))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _seconds(duration: Any) -> str:
+    return f" {_number(duration):.1f} s" if _number(duration) >= 0.05 else ""
+
+
+class RichRenderer(Renderer):
+    """Colours, by the package ``rich`` of the extra ``[cli]``. The text is that of `Renderer`.
+
+    Models and tools cannot write markup: their text goes into ``rich.text.Text`` as it is.
+
+    Args:
+        stream: As for `Renderer`.
+        max_lines: As for `Renderer`.
+        color_system: One of rich's: ``"standard"`` keeps to the colours of the user's terminal theme.
+
+    Raises:
+        MissingExtraError: ``rich`` is not installed.
+    """
+
+    STYLES: ClassVar[Mapping[str, str]] = {
+        "label": "bold cyan",
+        "name": "bold",
+        "dim": "dim",
+        "error": "red",
+        "warning": "yellow",
+    }
+
+    def __init__(self, *, stream: bool = False, max_lines: int = 12, color_system: str = "standard") -> None:
+        super().__init__(stream=stream, max_lines=max_lines)
+        try:
+            from rich.console import Console
+            from rich.text import Text
+        except ImportError as error:
+            raise MissingExtraError("rich output", "cli") from error
+        self._text_class = Text
+        self._console = Console(
+            force_terminal=True,
+            color_system=color_system,  # type: ignore[arg-type]
+            width=1_000_000,  # the terminal wraps; rich would cut and pad
+            no_color=False,
+            legacy_windows=False,
+        )
+
+    def _compose(self, segments: list[Segment]) -> str:
+        if not any(segment.role for segment in segments):
+            return super()._compose(segments)
+        text = self._text_class(end="")
+        for segment in segments:
+            text.append(safe_text(segment.text), self.STYLES.get(segment.role))
+        with self._console.capture() as captured:
+            self._console.print(text, end="", soft_wrap=True)
+        return captured.get()
+
+
+class JsonLinesRenderer(Renderer):
+    """One JSON object a line for each event, deltas too. ASCII only, so no character can fake a line.
+
+    With ``stream=True`` every line has its newline. Text of your own functions is shown as it is.
+    """
+
+    def _built_in(self, event: Event) -> str:
+        return json.dumps(event.to_dict(), allow_nan=False)
+
+    def _failed(self, event: Event, problem: str) -> str:
+        return json.dumps({**event.to_dict(), "renderer_error": problem}, allow_nan=False)
+
+    def _place(self, event: Event, text: str) -> str:  # noqa: ARG002 - lines do not depend on what came before
+        return f"{text}\n" if self.stream and text else text

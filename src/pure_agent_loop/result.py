@@ -1,0 +1,80 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.errors import LLMError, PureAgentLoopError
+from pure_agent_loop.events import Event
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import safe_str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """The outcome of a run.
+
+    Args:
+        content: The final answer; with a visible note where a limit ended the run.
+        steps: Steps taken.
+        total_tokens: Token usage of all requests together.
+        events: Everything that happened, in order.
+        stop_reason: Why it ended; ``completed`` when the model gave its answer.
+        messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
+        state: The state behind it all.
+    """
+
+    content: str
+    steps: int
+    total_tokens: TokenUsage
+    events: list[Event]
+    stop_reason: str
+    messages: list[dict[str, Any]]
+    state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
+
+    @classmethod
+    def from_state(cls, state: QueryState, events: list[Event]) -> AgentResult:
+        """Sum up a state that has stopped."""
+        return cls(
+            content=state.content,
+            steps=state.turn_count,
+            total_tokens=state.usage,
+            events=events,
+            stop_reason=str(state.stop_reason),
+            messages=state.history(),
+            state=state,
+        )
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The same as `total_tokens`."""
+        return self.total_tokens
+
+    @property
+    def error(self) -> str:
+        """What went wrong when `stop_reason` is ``error``, else empty."""
+        failure = self.state.failure
+        return "" if failure is None else safe_str(failure) or type(failure).__name__
+
+    def raise_for_error(self) -> AgentResult:
+        """Return the result itself, or raise what ended the run with ``error``.
+
+        Raises:
+            PureAgentLoopError: Usually an `LLMError`, with the original error chained.
+        """
+        failure = self.state.failure
+        if self.stop_reason != "error" or failure is None:
+            return self
+        if isinstance(failure, PureAgentLoopError):
+            raise failure
+        raise LLMError(f"The run failed: {type(failure).__name__}: {self.error}", failure) from failure
+
+    def __str__(self) -> str:
+        return self.content
+
+    def _repr_markdown_(self) -> str:
+        """The answer, for notebooks."""
+        cost = f"{self.stop_reason}, {self.steps} steps, {self.usage.total_tokens} tokens"
+        return f"{self.content}\n\n<small>{cost}</small>"

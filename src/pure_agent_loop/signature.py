@@ -1,0 +1,292 @@
+"""Reading a tool function: its name, its parameters and their annotations. Needs no pydantic."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import CellType, FrameType, GenericAlias, SimpleNamespace
+from typing import Any, ForwardRef
+
+from pure_agent_loop.errors import ConfigError
+
+_GUESSABLE = (bool, int, float, str, list, dict)
+_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolParameter:
+    """One parameter the model fills in.
+
+    Args:
+        name: Its name.
+        annotation: Its type; text where the names in it could not be resolved yet.
+        default: Its default, or ``inspect.Parameter.empty``.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        """True if a call must give it."""
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSignature:
+    """What :func:`check_signature` found out about a function.
+
+    Args:
+        name: The name of the function, for messages.
+        doc: Its docstring, dedented; empty if it has none.
+        parameters: What the model fills in.
+        function: The function.
+        local_types: Classes of the functions around it, for annotations that name them.
+    """
+
+    name: str
+    doc: str
+    parameters: tuple[ToolParameter, ...]
+    function: Callable[..., Any]
+    local_types: dict[str, Any]
+
+    def resolved(self) -> ToolSignature:
+        """The same with every annotation resolved.
+
+        Raises:
+            ConfigError: An annotation names something that does not exist.
+        """
+        scope = _Scope(self.function, self.local_types)
+        done = tuple(replace(p, annotation=self._final(p, scope)) for p in self.parameters)
+        return replace(self, parameters=done)
+
+    def _final(self, parameter: ToolParameter, scope: _Scope) -> Any:
+        try:
+            return scope.resolve(parameter.annotation)
+        except Exception as error:
+            raise ConfigError(
+                f"Tool {self.name!r}: the annotation {parameter.annotation!r} of parameter "
+                f"{parameter.name!r} cannot be resolved ({error}). Define or import the names in it at the "
+                "top of the module, not under TYPE_CHECKING."
+            ) from error
+
+
+def callable_name(function: Callable[..., Any]) -> str:
+    """The name of a function, of the function in a ``partial``, or of a callable object's class."""
+    if isinstance(function, functools.partial):
+        return callable_name(function.func)
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str):
+        return name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+
+
+def check_signature(function: Callable[..., Any]) -> ToolSignature:
+    """Check that a function can be a tool: each parameter has a type and can be given by name.
+
+    Cheap enough for decoration time. Annotations that name classes of an enclosing function are
+    resolved here, while that function is still running; those that name something defined further
+    down in the module stay text until the schema is built.
+
+    Args:
+        function: A function, bound method, ``partial`` or callable object. What a ``partial`` binds
+            is left out: the model neither sees nor sets it.
+
+    Raises:
+        ConfigError: It cannot be a tool; the message names every parameter at fault and the fix.
+    """
+    name = callable_name(function)
+    given = _parameters(function, name)
+    _refuse_unnamed(name, given)
+    _refuse_untyped(function, name, given)
+    scope = _Scope(function, {}, look_around=True)
+    parameters = tuple(ToolParameter(p.name, scope.try_resolve(p.annotation), p.default) for p in given)
+    return ToolSignature(name, _doc(function), parameters, function, scope.local_types)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise ConfigError(
+            f"Tool {name!r}: its signature cannot be read ({error}). "
+            "Wrap it in a Python function with annotations."
+        ) from error
+    bound = _bound_keywords(function)
+    return [p for p in signature.parameters.values() if p.name not in bound]
+
+
+def _bound_keywords(function: Callable[..., Any]) -> set[str]:
+    """Keywords fixed by ``partial``: often secrets or handles, which must not reach the model."""
+    return set(function.keywords) if isinstance(function, functools.partial) else set()
+
+
+def _refuse_unnamed(name: str, given: list[inspect.Parameter]) -> None:
+    bad = [str(p).split(":")[0] for p in given if p.kind in _VARIADIC]
+    if bad:
+        raise ConfigError(
+            f"Tool {name!r} takes {' and '.join(bad)}, which has no JSON Schema. Name every parameter "
+            "(use a list or dict parameter for open-ended input); a decorator around the function "
+            "needs functools.wraps."
+        )
+    only = [p.name for p in given if p.kind is _POSITIONAL_ONLY]
+    if only:
+        raise ConfigError(
+            f"Tool {name!r}: positional-only parameter {_quoted(only)} cannot be given by name, "
+            "as a model does. Remove the '/' from the signature."
+        )
+
+
+def _refuse_untyped(function: Callable[..., Any], name: str, given: list[inspect.Parameter]) -> None:
+    untyped = [p.name for p in given if p.annotation is inspect.Parameter.empty]
+    if not untyped:
+        return
+    many = len(untyped) > 1
+    hint = ""
+    if untyped[0] in {"self", "cls"}:
+        hint = f" (For a method, make the tool from the bound method: tool(obj.{name}).)"
+    raise ConfigError(
+        f"Tool {name!r}: parameter{'s' if many else ''} {_quoted(untyped)} "
+        f"{'have' if many else 'has'} no type annotation, so the model cannot be told what to send. "
+        f"Write for example: {_corrected(function, name, given)}{hint}"
+    )
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _corrected(function: Callable[..., Any], name: str, given: list[inspect.Parameter]) -> str:
+    """The signature as it might look with annotations."""
+    parts = []
+    for parameter in given:
+        if parameter.name in {"self", "cls"}:
+            continue
+        text = f"{parameter.name}: {_type_text(parameter)}"
+        if parameter.default is not inspect.Parameter.empty:
+            text += f" = {_short(parameter.default)}"
+        parts.append(text)
+    start = "async def" if inspect.iscoroutinefunction(function) else "def"
+    shown = name if name.isidentifier() else "my_tool"  # a lambda
+    return f"{start} {shown}({', '.join(parts)}) -> str: ..."
+
+
+def _type_text(parameter: inspect.Parameter) -> str:
+    annotation = parameter.annotation
+    if annotation is inspect.Parameter.empty:
+        kind = type(parameter.default)
+        return kind.__name__ if kind in _GUESSABLE else "str"
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _short(value: Any) -> str:
+    plain = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value) if plain and len(str(value)) < 40 else "..."
+
+
+def _doc(function: Callable[..., Any]) -> str:
+    if isinstance(function, functools.partial):
+        return _doc(function.func)
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        # A callable object: what it does when called says more than what its class is.
+        return inspect.getdoc(type(function).__call__) or inspect.getdoc(function) or ""
+    return inspect.getdoc(function) or ""
+
+
+class _Scope:
+    """The names an annotation may use."""
+
+    def __init__(
+        self, function: Callable[..., Any], local_types: dict[str, Any], look_around: bool = False
+    ) -> None:
+        inner = _innermost(function)
+        self._globals: dict[str, Any] = getattr(inner, "__globals__", {})
+        self._locals = _closure(inner)
+        self._around = _surroundings(function, inner) if look_around else {}
+        # Of the functions around it only classes are kept: their other locals may be large.
+        kept = {name: value for name, value in self._around.items() if isinstance(value, type)}
+        self.local_types = local_types or kept
+
+    def try_resolve(self, annotation: Any) -> Any:
+        try:
+            return self.resolve(annotation)
+        except Exception:  # noqa: BLE001 - evaluating text may raise anything; it is tried again later
+            return annotation
+
+    def resolve(self, annotation: Any) -> Any:
+        try:
+            return self._evaluate(annotation, self._locals)
+        except NameError:
+            return self._evaluate(annotation, {**self.local_types, **self._around, **self._locals})
+
+    def _evaluate(self, annotation: Any, names: dict[str, Any]) -> Any:
+        evaluated = self._hint(annotation, names)
+        referring = _with_references(evaluated)
+        return evaluated if referring is evaluated else self._hint(referring, names)
+
+    def _hint(self, annotation: Any, names: dict[str, Any]) -> Any:
+        # get_type_hints is the one public evaluator that also reaches text inside List["Item"].
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        return typing.get_type_hints(holder, self._globals, names, include_extras=True)["it"]
+
+
+def _with_references(annotation: Any) -> Any:
+    """Python 3.10 leaves the text in ``list["Item"]`` alone."""
+    if sys.version_info >= (3, 11) or not isinstance(annotation, GenericAlias):
+        return annotation
+    args = typing.get_args(annotation)
+    better = tuple(ForwardRef(arg) if isinstance(arg, str) else _with_references(arg) for arg in args)
+    origin: Any = typing.get_origin(annotation)
+    return annotation if better == args else GenericAlias(origin, better)
+
+
+def _innermost(function: Any) -> Any:
+    """The function object whose code and globals the annotations belong to."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if inspect.isclass(function):
+        return function.__init__
+    if not inspect.isroutine(function):
+        function = inspect.unwrap(type(function).__call__)
+    return getattr(function, "__func__", function)
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    names = {t.__name__: t for t in getattr(function, "__type_params__", ())}
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or cells is None:
+        return names
+    # A cell that was not assigned yet has no contents, and reading it raises ValueError.
+    filled = {name: cell for name, cell in zip(code.co_freevars, cells, strict=True) if cell != CellType()}
+    return names | {name: cell.cell_contents for name, cell in filled.items()}
+
+
+def _surroundings(function: Any, inner: Any) -> dict[str, Any]:
+    """Names of the class of a method and of the functions, still running, in which `inner` was defined."""
+    owner = getattr(function, "__self__", None)
+    names: dict[str, Any] = {}
+    if owner is not None:
+        names = dict(vars(owner if inspect.isclass(owner) else type(owner)))
+    enclosing = set(getattr(inner, "__qualname__", "").split(".<locals>")[:-1])
+    if not enclosing:
+        return names
+    wanted = {part.rpartition(".")[2] for part in enclosing}
+    for frame in _callers():
+        if frame.f_code.co_name in wanted and frame.f_globals is getattr(inner, "__globals__", None):
+            names = {**frame.f_locals, **names}
+    return names
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

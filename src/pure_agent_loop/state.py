@@ -1,0 +1,239 @@
+"""The only thing that changes during a run.
+
+1.  Only the methods here append to `messages`; what is in it stays as it is.
+2.  An answer with calls opens them; they stand in `pending` until each has its one result. Then the
+    results are appended in call order. So `messages` never holds a call without its result, except
+    between those two moments; `close` ends them early.
+3.  Call ids are unique in the whole history; a server's double is renamed on entry.
+4.  `stop_reason` is set once. Nothing is appended after it but what `close` owes.
+5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pure_agent_loop.doom import DoomLedger
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.limits import LimitLedger
+from pure_agent_loop.llm.response import LLMResponse, unique_id
+from pure_agent_loop.llm.values import TokenUsage, ToolCall
+from pure_agent_loop.messages import Message, assistant_message, to_wire, tool_message, user_message
+from pure_agent_loop.prompts import Prompts
+
+MAX_CONTINUATIONS = 3
+
+
+@dataclass(slots=True)
+class QueryState:
+    """Where a run stands.
+
+    Args:
+        system_prompt: The one leading system message; not part of `messages`.
+        messages: The history, valid by construction.
+        task: What this run was asked.
+        ledger: What the limits have counted.
+        doom: The last call and its repetitions.
+        usage: Tokens of all requests of this run.
+        pending: Calls of the last answer that still lack a result.
+        results: Results that have come for them, by call id.
+        answer: Pieces of the final answer: more than one where it was cut off and continued.
+        note: A visible sentence behind the answer, when a limit ended the run.
+        closing: The hard limit for which the last answer without tools is being asked.
+        must_close: A reason found during a step for which the next one has to be that last answer.
+        continuations: How often a cut-off answer was continued.
+        asked_again: True once an empty answer was asked for again.
+        transition_reason: Why the newest step was entered.
+        stop_reason: Why the run ended, or None while it goes on: ``completed``, ``cancelled``, ``error``, a
+            limit (``token_limit``, ``max_steps``, ``max_tool_calls``, ``budget``, ``doom_loop``), or what cut
+            the answer off (``output_limit``, ``content_filter``).
+        failure: What ended the run with ``error``. Not part of the plain form.
+    """
+
+    system_prompt: str = ""
+    messages: list[Message] = field(default_factory=list)
+    task: str = ""
+    ledger: LimitLedger = field(default_factory=LimitLedger)
+    doom: DoomLedger = field(default_factory=DoomLedger)
+    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    pending: list[ToolCall] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+    answer: list[str] = field(default_factory=list)
+    note: str = ""
+    closing: str = ""
+    must_close: str = ""
+    continuations: int = 0
+    asked_again: bool = False
+    transition_reason: str = "start"
+    stop_reason: str | None = None
+    failure: Exception | None = field(default=None, compare=False)
+    _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
+
+    @property
+    def step(self) -> int:
+        """Number of the step the run is in, from 1. The last answer after a limit is one more."""
+        return self.ledger.steps + bool(self.closing)
+
+    @property
+    def turn_count(self) -> int:
+        """Steps begun so far."""
+        return self.ledger.steps
+
+    @property
+    def content(self) -> str:
+        """The answer as a user reads it, with the note behind it."""
+        text = "".join(self.answer)
+        return f"{text}\n\n{self.note}" if text and self.note else text or self.note
+
+    # -- messages come in ---------------------------------------------------------------------------
+
+    def add_user(self, content: str | list[dict[str, Any]], *, synthetic: bool = False) -> None:
+        """Append a message of the user, or a notice of the framework."""
+        self.messages.append(user_message(content, synthetic=synthetic))
+
+    def begin_step(self) -> None:
+        """Count one more step, unless it is the last answer after a limit."""
+        if not self.closing:
+            self.ledger.steps += 1
+
+    def begin_closing(self, reason: str, prompts: Prompts) -> None:
+        """Ask for the last answer without tools, because of a hard limit."""
+        why = prompts.stopped.get(reason, reason)
+        self.closing, self.must_close = reason, ""
+        self.note = prompts.final_note.format(why=why)
+        self.transition_reason = reason
+        self.add_user(prompts.final_answer.format(why=why), synthetic=True)
+
+    def add_response(self, response: LLMResponse, usage: TokenUsage) -> None:
+        """Take in a whole answer: count its tokens, append it, open its calls."""
+        self.usage += usage
+        self.ledger.tokens += usage.total_tokens
+        if self.closing:  # no tools were offered: what looks like a call is none
+            response = replace(response, tool_calls=[])
+        else:
+            response = replace(response, tool_calls=[self._with_unique_id(c) for c in response.tool_calls])
+        if response.content or response.tool_calls:
+            self.messages.append(assistant_message(response))
+        self.pending = list(response.tool_calls)
+        self.results = {}
+        if not self.pending and response.content:
+            self.answer.append(response.content)
+
+    def keep_partial(self, response: LLMResponse) -> None:
+        """Keep the text of an answer that was interrupted. Its calls never happened."""
+        if response.usage is not None:
+            self.usage += response.usage
+            self.ledger.tokens += response.usage.total_tokens
+        if response.content:
+            self.messages.append(assistant_message(replace(response, tool_calls=[])))
+            self.answer.append(response.content)
+
+    def add_result(self, call_id: str, text: str) -> None:
+        """Take in the result of a pending call; with the last one, all are appended in call order."""
+        self.results[call_id] = text
+        if len(self.results) == len(self.pending):
+            self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
+            self.ledger.tool_calls += len(self.pending)
+            self.pending, self.results = [], {}
+            self.transition_reason = "tool_results"
+
+    # -- the run ends -------------------------------------------------------------------------------
+
+    def finish(self, response: LLMResponse, prompts: Prompts) -> None:
+        """Decide what an answer without calls means: the end, or one more try."""
+        if self.closing:
+            self.stop(self.closing)
+        elif not response.content:
+            self._after_empty(prompts)
+        elif response.finish_reason == "length":
+            self._after_cut(prompts)
+        else:
+            self.stop("content_filter" if response.finish_reason == "content_filter" else "completed")
+
+    def _after_cut(self, prompts: Prompts) -> None:
+        if self.continuations >= MAX_CONTINUATIONS:
+            self.stop("output_limit")
+            return
+        self.continuations += 1
+        self.transition_reason = "continue_answer"
+        self.add_user(prompts.continue_answer, synthetic=True)
+
+    def _after_empty(self, prompts: Prompts) -> None:
+        if self.answer:  # a continuation that had nothing to add
+            self.stop("completed")
+            return
+        if self.asked_again:
+            raise LLMError("The model gave an empty answer, twice.", kind="incomplete")
+        self.asked_again = True
+        self.transition_reason = "empty_answer"
+        self.add_user(prompts.empty_answer, synthetic=True)
+
+    def stop(self, reason: str) -> None:
+        """End the run; the first reason stays."""
+        self.stop_reason = self.stop_reason or reason
+
+    def close(self, text: str) -> None:
+        """Give every call that is still open `text` as its result, so that the history is valid."""
+        for call in list(self.pending):
+            if call.id not in self.results:
+                self.add_result(call.id, text)
+
+    # -- going out ----------------------------------------------------------------------------------
+
+    def history(self) -> list[Message]:
+        """The messages in wire form, without the system message: what `messages=` takes to go on."""
+        return to_wire(self.messages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        data = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            **data,
+            "messages": list(self.messages),
+            "answer": list(self.answer),
+            "results": dict(self.results),
+            "ledger": self.ledger.to_dict(),
+            "doom": self.doom.to_dict(),
+            "usage": self.usage.to_dict(),
+            "pending": [call.to_dict() for call in self.pending],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> QueryState:
+        """The reverse of :meth:`to_dict`."""
+        return cls(
+            **{name: data[name] for name in _PLAIN},
+            messages=list(data["messages"]),
+            answer=list(data["answer"]),
+            results=dict(data["results"]),
+            ledger=LimitLedger.from_dict(data["ledger"]),
+            doom=DoomLedger.from_dict(data["doom"]),
+            usage=TokenUsage.from_dict(data["usage"]),
+            pending=_calls(data["pending"]),
+        )
+
+    def _with_unique_id(self, call: ToolCall) -> ToolCall:
+        call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
+        return call if call_id == call.id else replace(call, id=call_id)
+
+
+def _calls(data: Iterable[Mapping[str, Any]]) -> list[ToolCall]:
+    return [ToolCall.from_dict(call) for call in data]
+
+
+_PLAIN = (
+    "system_prompt",
+    "task",
+    "note",
+    "closing",
+    "must_close",
+    "continuations",
+    "asked_again",
+    "transition_reason",
+    "stop_reason",
+)

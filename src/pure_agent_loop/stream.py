@@ -1,0 +1,91 @@
+"""The one adapter from the kernel's sink to a stream that a reader pulls from.
+
+A slow reader slows the loop (the buffer is bounded); a reader that leaves cancels the run; a failure
+in the kernel reaches the reader. The run is a task of its own, so nothing is held across a `yield`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from pure_agent_loop.events import Event
+
+BUFFER_EVENTS = 64
+
+Emit = Callable[[Event], Awaitable[None]]
+
+
+class EventStream:
+    """A run whose events are pulled in batches.
+
+    Args:
+        start: Runs the loop with the sink it is given.
+    """
+
+    def __init__(self, start: Callable[[Emit], Awaitable[None]]) -> None:
+        self._start = start
+        self._buffer: deque[Event] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._left = False
+
+    async def next_batch(self) -> list[Event]:
+        """Everything that has come since the last call, waiting for at least one event.
+
+        Returns:
+            The events, oldest first; an empty list when the run is over.
+
+        Raises:
+            Exception: What escaped from the run, after its last event.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        while not self._buffer and not self._task.done():
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        if not self._buffer:
+            self._task.result()
+            return []
+        batch = list(self._buffer)
+        self._buffer.clear()
+        _wake(self._writer)
+        return batch
+
+    async def aclose(self) -> None:
+        """Leave: cancel the run if it still goes on, and wait until it has ended."""
+        self._left = True
+        _wake(self._writer)
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The events one by one. Closing the iterator leaves the run."""
+        try:
+            while batch := await self.next_batch():
+                for event in batch:
+                    yield event
+        finally:
+            await self.aclose()
+
+    async def _run(self) -> None:
+        try:
+            await self._start(self._emit)
+        finally:
+            _wake(self._reader)
+
+    async def _emit(self, event: Event) -> None:
+        while len(self._buffer) >= BUFFER_EVENTS and not self._left:
+            self._writer = asyncio.get_running_loop().create_future()
+            await self._writer
+        if not self._left:
+            self._buffer.append(event)
+            _wake(self._reader)
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

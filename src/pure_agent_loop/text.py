@@ -1,0 +1,96 @@
+"""Making foreign values safe to write down: valid Unicode, plain JSON, bounded length."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MAX_DEPTH = 100
+
+
+def clean_text(text: str) -> str:
+    """Replace lone surrogates, which no JSON body or UTF-8 file can carry, by U+FFFD.
+
+    Any model can write ``"\\ud800"`` in its JSON, and any tool can read such a file name.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # A correctly paired high and low surrogate is one real character; only lone ones are lost.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def shorten(text: str, limit: int) -> str:
+    """Keep the head and the tail of a long text and say how much was left out.
+
+    Args:
+        text: Any text.
+        limit: Greatest length of the result in characters, about.
+    """
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
+
+
+def to_jsonable(value: Any, _depth: int = 0) -> Any:
+    """Return `value` as plain JSON types. Never raises: what has no JSON form becomes its ``str``.
+
+    NaN and infinities become strings, sets become lists, bytes are decoded, dataclasses and pydantic
+    models become objects, and anything nested deeper than 100 levels (or inside itself) is cut.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, enum.Enum):
+        return to_jsonable(value.value, _depth + 1)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if _depth >= MAX_DEPTH:
+        return "..."
+    return _container(value, _depth + 1)
+
+
+def _container(value: Any, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        return {_key(k): to_jsonable(v, depth) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_jsonable(v, depth) for v in value]
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "replace")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_jsonable(getattr(value, f.name), depth) for f in dataclasses.fields(value)}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return to_jsonable(dump(), depth)
+    return safe_str(value)
+
+
+def _key(key: Any) -> str:
+    return clean_text(key) if isinstance(key, str) else safe_str(key)
+
+
+def safe_str(value: Any) -> str:
+    """``str(value)`` that survives objects whose own ``__str__`` fails."""
+    try:
+        return clean_text(str(value))
+    except Exception as error:  # noqa: BLE001 - a foreign __str__ may raise anything
+        return f"<{type(value).__name__}: its text form failed with {type(error).__name__}>"
+
+
+def as_text(value: Any) -> str:
+    """Turn whatever a tool returned into the text the model reads.
+
+    Text stays as it is; everything else becomes JSON where it has a JSON form.
+    """
+    if isinstance(value, str):
+        return clean_text(value)
+    return json.dumps(to_jsonable(value), ensure_ascii=False)

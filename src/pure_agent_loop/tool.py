@@ -1,0 +1,346 @@
+"""Tools: functions a model may call, and the registry that holds them by name.
+
+A tool never raises through here for an error of its own: whatever happens becomes a `ToolOutcome`,
+because the model has to read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, overload
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.schema import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.text import as_text, safe_str
+from pure_agent_loop.threads import Raised, run_in_thread
+
+NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+DICT_KEYS = {"name", "description", "parameters", "function"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of one call.
+
+    Args:
+        text: What the model reads.
+        is_error: True if the call failed.
+        is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
+    """
+
+    text: str
+    is_error: bool = False
+    is_interrupt: bool = False
+
+
+def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
+    """The outcome of a call that failed, in the words the model reads.
+
+    Args:
+        prompts: The words.
+        tool: Name of the tool.
+        kind: Name of the error's type.
+        error: What happened.
+        interrupt: True if it was Ctrl-C.
+    """
+    text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
+    return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
+
+
+@dataclass(slots=True)
+class _GivenSchema:
+    """A JSON Schema that came with the tool. It is sent as it is; only names are checked here."""
+
+    parameters: dict[str, Any]
+    description: str = ""
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
+        known = self.parameters.get("properties", {})
+        closed = self.parameters.get("additionalProperties") is False
+        problems = [f"{name}: field required" for name in missing]
+        problems += [f"unknown argument {name!r}" for name in arguments if closed and name not in known]
+        if problems:
+            raise ToolArgumentError("; ".join(problems))
+        return arguments
+
+
+class Tool:
+    """A function a model may call. Make one with `tool`; calling it calls the function.
+
+    Args:
+        function: Sync (then it runs in a worker thread) or async.
+        name: As the model sees it; the function's name if None.
+        description: What it does, for the model; from the docstring if None.
+        parameters: A JSON Schema for the arguments; from the annotations if None.
+        idempotent: Calling it twice does no harm, so it may be repeated automatically.
+        timeout: Seconds it may take; None for the run's default, ``float("inf")`` for no limit.
+
+    Raises:
+        ConfigError: The name cannot be used, or a parameter has no annotation.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        idempotent: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        if not callable(function):
+            raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
+        self.function = function
+        self.name = name if name is not None else _name_of(function)
+        if not NAME_PATTERN.fullmatch(self.name):
+            raise ConfigError(
+                f"Tool name {self.name!r} cannot be used: servers accept 1 to 64 letters, digits, _ and -. "
+                "Give another one with @tool(name='...')."
+            )
+        if timeout is not None and not timeout > 0:
+            raise ConfigError(
+                f"Tool {self.name!r}: timeout={timeout!r} must be a positive number of seconds."
+            )
+        self.idempotent = idempotent
+        self.timeout = timeout
+        self._description = description
+        self._given = None if parameters is None else _GivenSchema(dict(parameters))
+        self._signature = check_signature(function) if parameters is None else None
+        self.is_async = inspect.iscoroutinefunction(_unwrapped(function))
+
+    @cached_property
+    def schema(self) -> ToolSchema | _GivenSchema:
+        """How arguments are described and checked; built when first needed, since that loads pydantic."""
+        return self._given or build_schema(self._signature or self.function)
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it."""
+        return self._description if self._description is not None else self.schema.description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON Schema of the arguments."""
+        return self.schema.parameters
+
+    def to_openai_schema(self) -> dict[str, Any]:
+        """The tool as an entry of a request's ``tools``."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+        }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as if it were no tool."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    async def execute(self, args: dict[str, Any]) -> str:
+        """Call the tool with checked arguments.
+
+        Returns:
+            What the model would read: the result as text, or a message about what went wrong.
+        """
+        return (await self.invoke(args, prompts_for())).text
+
+    async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
+        """Check the arguments and call the tool. Raises nothing but a real cancellation."""
+        fail = partial(failed, prompts, self.name)
+        try:
+            kwargs = self.schema.validate(args)
+        except ToolArgumentError as error:
+            return fail("InvalidArguments", prompts.tool_arguments.format(problem=error))
+        except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
+            return fail(type(error).__name__, safe_str(error))
+        try:
+            return ToolOutcome(as_text(await self._call(kwargs)))
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            return fail("CancelledError", "the tool cancelled itself")
+        except KeyboardInterrupt:
+            return fail("KeyboardInterrupt", "interrupted", interrupt=True)
+        except BaseException as error:  # noqa: BLE001 - not even SystemExit may end the host program
+            return fail(type(error).__name__, safe_str(error))
+
+    async def _call(self, kwargs: dict[str, Any]) -> Any:
+        if self.is_async:
+            return await self.function(**kwargs)
+        result = await run_in_thread(partial(self.function, **kwargs))
+        if isinstance(result, Raised):
+            raise _foreign(result.error)
+        return await result if inspect.isawaitable(result) else result
+
+
+def _foreign(error: BaseException) -> BaseException:
+    """An error from a thread, safe to raise here: CancelledError from there is no cancellation of ours."""
+    if isinstance(error, asyncio.CancelledError):
+        return RuntimeError("the tool raised CancelledError")
+    return error
+
+
+def _is_being_cancelled() -> bool:
+    """True unless it is certain that nobody cancelled the running task (not knowable before 3.11)."""
+    if sys.version_info >= (3, 11):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    else:  # noqa: RET505 - so that a type checker skips the branch of the other version
+        return True
+
+
+def _unwrapped(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isfunction(function) or inspect.ismethod(function) or inspect.isclass(function):
+        return function
+    return getattr(function, "__call__", function)  # noqa: B004 - the method itself, to see if it is async
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    timeout: float | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Any
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool; use it bare (``@tool``) or with arguments (``@tool(name="x")``).
+
+    Args:
+        function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
+        options: ``name``, ``description``, ``idempotent``, ``timeout``; see `Tool`.
+
+    Raises:
+        ConfigError: The name cannot be used, or a parameter has no annotation.
+    """
+    if function is not None:
+        return Tool(function)
+    return partial(Tool, **options)
+
+
+ToolLike = Tool | Callable[..., Any] | Mapping[str, Any]
+
+
+def as_tool(value: ToolLike) -> Tool:
+    """Turn a function, or a dict ``{name, description, parameters, function}``, into a `Tool`.
+
+    Raises:
+        ConfigError: It is neither, or a key of the dict is missing or unknown.
+    """
+    if isinstance(value, Tool):
+        return value
+    if not isinstance(value, Mapping):
+        return Tool(value)
+    keys = set(value)
+    if not {"name", "function"} <= keys or not keys <= DICT_KEYS:
+        raise ConfigError(
+            f"A tool given as a dict needs the keys name and function, and may have description and "
+            f"parameters; it has {sorted(map(str, keys))}."
+        )
+    return Tool(
+        value["function"],
+        name=value["name"],
+        description=value.get("description"),
+        parameters=value.get("parameters"),
+    )
+
+
+class ToolRegistry:
+    """Tools by name.
+
+    Args:
+        tools: Functions, Tools or dicts to begin with.
+
+    Raises:
+        ConfigError: Two of them have one name, or one cannot be used.
+    """
+
+    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._schemas: list[dict[str, Any]] | None = None
+        self.register_many(tools)
+
+    def register(self, value: ToolLike) -> Tool:
+        """Add a tool.
+
+        Returns:
+            The tool.
+
+        Raises:
+            ConfigError: The name is taken, or the tool cannot be used.
+        """
+        added = as_tool(value)
+        if added.name in self._tools:
+            raise ConfigError(
+                f"Two tools have the name {added.name!r}. Rename one with @tool(name='...'), so that the "
+                "model can tell them apart."
+            )
+        self._tools[added.name] = added
+        self._schemas = None
+        return added
+
+    def register_many(self, values: Iterable[ToolLike]) -> None:
+        """Add several tools; see `register`."""
+        if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+            raise ConfigError(f"tools must be a list of functions, Tools or dicts; it is {values!r:.80}.")
+        for value in values:
+            self.register(value)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        return self._tools.get(name)
+
+    def to_openai_schema(self) -> list[dict[str, Any]]:
+        """All tools as a request's ``tools``."""
+        if self._schemas is None:
+            self._schemas = [each.to_openai_schema() for each in self._tools.values()]
+        return self._schemas
+
+    to_openai_schemas = to_openai_schema
+
+    async def execute(self, name: str, args: dict[str, Any]) -> str:
+        """Call a tool by name. Never raises for the tool's own error or an unknown name.
+
+        Returns:
+            What the model would read.
+        """
+        return (await self.invoke(name, args, prompts_for())).text
+
+    async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
+        """Call a tool by name; see `Tool.invoke`."""
+        found = self.get(name)
+        if found is None:
+            names = ", ".join(self._tools) or "-"
+            return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
+        return await found.invoke(args, prompts)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
