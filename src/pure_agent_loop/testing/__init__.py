@@ -1,0 +1,71 @@
+"""Helpers for tests of agents: scripted models, a scripted server, chaos, and a clock that stands still.
+
+Nothing here needs a test framework, a network beyond loopback, or a real model.
+"""
+
+from pure_agent_loop.testing.chaos import ChaosLLM
+from pure_agent_loop.testing.clock import FakeClock
+from pure_agent_loop.testing.errors import ScriptError
+from pure_agent_loop.testing.exchange import Exchange, ServerRequest
+from pure_agent_loop.testing.faults import (
+    BrokenChunk,
+    Drip,
+    EmptyChoices,
+    EndEarly,
+    ErrorChunk,
+    HangUp,
+    Raw,
+    Reset,
+    ServerFault,
+    Silence,
+    Status,
+    html_page,
+    quota_exceeded,
+    rate_limited,
+    refusing_url,
+    status,
+    unauthorized,
+    unavailable,
+)
+from pure_agent_loop.testing.gate import Gate, Signal
+from pure_agent_loop.testing.history import check_history, check_request
+from pure_agent_loop.testing.llm import LLMRequest, ScriptedLLM
+from pure_agent_loop.testing.script import answer, call, deltas, raw_call
+from pure_agent_loop.testing.server import ScriptedServer
+
+__all__ = [
+    "BrokenChunk",
+    "ChaosLLM",
+    "Drip",
+    "EmptyChoices",
+    "EndEarly",
+    "ErrorChunk",
+    "Exchange",
+    "FakeClock",
+    "Gate",
+    "HangUp",
+    "LLMRequest",
+    "Raw",
+    "Reset",
+    "ScriptError",
+    "ScriptedLLM",
+    "ScriptedServer",
+    "ServerFault",
+    "ServerRequest",
+    "Signal",
+    "Silence",
+    "Status",
+    "answer",
+    "call",
+    "check_history",
+    "check_request",
+    "deltas",
+    "html_page",
+    "quota_exceeded",
+    "rate_limited",
+    "raw_call",
+    "refusing_url",
+    "status",
+    "unauthorized",
+    "unavailable",
+]

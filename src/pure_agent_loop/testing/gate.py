@@ -1,0 +1,116 @@
+"""Signals between a test and a model that runs in another thread or loop: order without sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+from pure_agent_loop.testing.errors import ScriptError
+
+PATIENCE = 10.0
+
+
+class Signal:
+    """Something that happens once; any thread and any event loop can wait for it.
+
+    Args:
+        name: Used in the error message when it does not come.
+    """
+
+    def __init__(self, name: str = "the signal") -> None:
+        self._name = name
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}, {'set' if self.is_set else 'not set'}>"
+
+    @property
+    def is_set(self) -> bool:
+        """True once it has happened."""
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """Let it happen; wakes all who wait, in whatever thread or loop they are."""
+        with self._lock:
+            self._event.set()
+            waiters, self._waiters = self._waiters, []
+        for loop, waiter in waiters:
+            with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(_wake, waiter)
+
+    def wait(self, timeout: float | None = PATIENCE) -> None:
+        """Block this thread until it happens. Not for code on the event loop that has to make it happen.
+
+        Args:
+            timeout: Seconds after which the test fails instead of hanging; None waits for ever.
+
+        Raises:
+            ScriptError: It did not happen in time.
+        """
+        if not self._event.wait(timeout):
+            raise self._late(timeout)
+
+    async def wait_async(self, timeout: float | None = PATIENCE) -> None:
+        """Wait on the event loop until it happens.
+
+        Args:
+            timeout: Seconds after which the test fails instead of hanging; None waits for ever.
+
+        Raises:
+            ScriptError: It did not happen in time.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._event.is_set():
+                return
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.append((loop, waiter))
+        done, _ = await asyncio.wait([waiter], timeout=timeout)
+        if not done:
+            raise self._late(timeout)
+
+    def _late(self, timeout: float | None) -> ScriptError:
+        return ScriptError(f"{self._name} did not happen within {timeout} s.")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Gate:
+    """A closed gate between two pieces of a scripted answer.
+
+    Put it between deltas; the model stops there until the test opens it. So a test can show that the
+    first piece arrived while the rest was not even written, without any sleep.
+
+    Args:
+        name: Used in error messages.
+
+    Example:
+        gate = Gate()
+        llm = ScriptedLLM([deltas("first ", gate, "second")])
+        # read the first event, then:
+        gate.open()
+    """
+
+    def __init__(self, name: str = "gate") -> None:
+        self.reached = Signal(f"reaching {name}")
+        self._opened = Signal(f"opening {name}")
+
+    @property
+    def is_open(self) -> bool:
+        """True once it was opened."""
+        return self._opened.is_set
+
+    def open(self) -> None:
+        """Let everybody through, now and later; from any thread."""
+        self._opened.set()
+
+    async def pass_through(self) -> None:
+        """Say that it is reached, and wait until it is open."""
+        self.reached.set()
+        await self._opened.wait_async(timeout=None)

@@ -1,0 +1,149 @@
+"""A model that says what its script says."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.testing.errors import ScriptError
+from pure_agent_loop.testing.gate import Gate
+from pure_agent_loop.testing.player import Player
+from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, plan_item
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, slots=True)
+class LLMRequest:
+    """What a scripted model was asked, copied at that moment.
+
+    Args:
+        messages: The history.
+        tools: The tool schemas, or None.
+        options: Everything else, such as ``temperature``.
+        streamed: True if it came through `chat_stream`.
+    """
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    options: dict[str, Any] = field(default_factory=dict)
+    streamed: bool = False
+
+
+class ScriptedLLM(BaseLLMClient):
+    """A model client that plays a script: deterministic, instant, without a network or a clock.
+
+    Args:
+        script: The items, one for each request (see `pure_agent_loop.testing.script`), or one
+            callable ``(messages, tools, options) -> item`` that answers all of them.
+        strict: Fail when the script runs out or is not used up; see `assert_done`. If False, the last
+            item answers every further request.
+        usage: The tokens of each answer that does not say its own; None for none.
+
+    Raises:
+        ConfigError: Something in the script is no item.
+
+    Example:
+        with ScriptedLLM([call("add", a=1, b=2), "It is 3."]) as llm:
+            assert Agent(llm=llm, tools=[add]).run("1 + 2?").content == "It is 3."
+    """
+
+    model = "scripted"
+
+    def __init__(
+        self,
+        script: Iterable[Item] | Callable[..., Any],
+        *,
+        strict: bool = True,
+        usage: TokenUsage | None = DEFAULT_USAGE,
+    ) -> None:
+        self._player = Player(script, strict=strict, faults=False)
+        self._usage = usage
+        self.requests: list[LLMRequest] = []
+        self.closed = False
+
+    @property
+    def remaining(self) -> int:
+        """Items that were not asked for yet."""
+        return self._player.remaining
+
+    async def chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> LLMResponse:
+        """The next answer, whole.
+
+        Args:
+            messages: Recorded.
+            tools: Recorded.
+            kwargs: Recorded.
+
+        Raises:
+            ScriptError: The script ran out.
+            Exception: The scripted one.
+        """
+        plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs)))
+        if plan.response is not None:
+            return plan.response
+        assembler = Assembler()
+        async for delta in _play(plan):
+            assembler.feed(delta)
+        return assembler.finish()
+
+    async def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """The next answer in pieces. Takes and raises what `chat` does."""
+        plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs), streamed=True))
+        async for delta in _play(plan):
+            yield delta
+
+    async def aclose(self) -> None:
+        """Remember in `closed` that the client was given back."""
+        self.closed = True
+
+    async def _plan(self, request: LLMRequest) -> Plan:
+        self.requests.append(request)
+        item = await self._player.next(request.messages, request.tools, request.options)
+        return plan_item(item, request.messages, self._usage)
+
+    def assert_done(self) -> None:
+        """Fail unless the script fitted: nothing left, nothing asked too often, no failed check inside it.
+
+        Raises:
+            ScriptError: With everything that is wrong.
+        """
+        self._player.assert_done()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._player.leave(error)
+
+
+def _copies(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, options: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, dict[str, Any]]:
+    # Options may hold things that cannot be copied deeply, such as functions; messages may not.
+    return copy.deepcopy(messages), copy.deepcopy(tools), dict(options)
+
+
+async def _play(plan: Plan) -> AsyncIterator[Delta]:
+    for step in plan.steps:
+        if isinstance(step, Delta):
+            yield step
+        elif isinstance(step, Gate):
+            await step.pass_through()
+        elif isinstance(step, Exception):
+            raise step
+        else:
+            raise ScriptError(f"{step!r:.80} needs a ScriptedServer.")

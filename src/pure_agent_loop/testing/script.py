@@ -1,0 +1,290 @@
+"""What a scripted model says: the items of a script, and what each means as a stream of deltas.
+
+An item is one of:
+
+- ``str``: the answer, streamed word by word;
+- ``call("tool", arg=1)`` or a `ToolCall`: one tool call;
+- a list of these: text and several calls in one answer;
+- ``answer(...)``: the same with reasoning, finish reason and usage;
+- ``LLMResponse``: exactly this answer;
+- ``deltas(...)``: exactly these pieces, with gates and errors between them; a list of `Delta` is the
+  same as ``deltas(*list)``;
+- an exception: raised instead of an answer;
+- a callable ``(messages, tools, options) -> item``, sync or async;
+- for `ScriptedServer` only: a fault (see `pure_agent_loop.testing.faults`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
+from pure_agent_loop.testing.gate import Gate
+
+DEFAULT_USAGE = TokenUsage(10, 5, 15)
+_PIECES = re.compile(r"\S{1,12}\s*|\s+")
+_OUR_ID = re.compile(r"call_(\d+)$")
+
+Usage: TypeAlias = "TokenUsage | Literal['default'] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as a model writes it; make one with `call` or `raw_call`.
+
+    Args:
+        name: The tool.
+        arguments: The text of the arguments, valid or not.
+        id: None for the next free id of the history; an empty text for none at all.
+    """
+
+    name: str
+    arguments: str
+    id: str | None = None
+
+
+def call(name: str, /, **arguments: Any) -> Call:
+    """A call of the tool `name` with these arguments.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments; anything `json.dumps` takes.
+    """
+    return Call(name, json.dumps(arguments))
+
+
+def raw_call(name: str, arguments: str, call_id: str | None = None) -> Call:
+    """A call whose arguments are exactly this text: for broken JSON and other defects.
+
+    Args:
+        name: The tool.
+        arguments: The text, sent as it is.
+        call_id: Its id; None for the next free one.
+    """
+    return Call(name, arguments, call_id)
+
+
+class Fault:
+    """Base of what only a real server can do; see `pure_agent_loop.testing.faults`."""
+
+    __slots__ = ()
+    ends_with_done: ClassVar[bool] = True
+
+
+Step: TypeAlias = "Delta | Gate | Exception | Fault"
+Part: TypeAlias = "Step | str | Call | ToolCall"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, streamed in small pieces; make one with `answer`."""
+
+    text: str | None = None
+    calls: tuple[Call | ToolCall, ...] = ()
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    usage: Usage = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Exactly these pieces; make one with `deltas`."""
+
+    parts: tuple[Part, ...]
+    finish_reason: str | None = "auto"
+    usage: Usage = "default"
+    done: bool = True
+
+
+def answer(
+    *parts: str | Call | ToolCall | None,
+    reasoning: str | None = None,
+    finish_reason: str | None = None,
+    usage: Usage = "default",
+) -> Answer:
+    """One answer, with everything that can be said about it.
+
+    Args:
+        parts: Text and calls; texts are joined. Nothing, or only None, for no content at all
+            (``null`` on the wire), ``""`` for empty content.
+        reasoning: The thinking before it.
+        finish_reason: None for the one that fits; ``"length"``, ``"content_filter"``, ...
+        usage: The tokens; None for a server that does not say.
+    """
+    texts = [part for part in parts if isinstance(part, str)]
+    calls = tuple(part for part in parts if isinstance(part, (Call, ToolCall)))
+    return Answer("".join(texts) if texts else None, calls, reasoning, finish_reason, usage)
+
+
+def deltas(
+    *parts: Part, finish_reason: str | None = "auto", usage: Usage = "default", done: bool = True
+) -> Stream:
+    """An answer in exactly these pieces.
+
+    Args:
+        parts: In order: a `Delta`, a text (one delta), a call, a `Gate` to wait at, an exception to
+            raise there, or (server only) a fault to happen there.
+        finish_reason: Added at the end unless a delta brings one; ``"auto"`` for the one that fits,
+            None for an answer that ends without any.
+        usage: The tokens, added with the finish reason; None for none.
+        done: Send the closing ``[DONE]`` (server only).
+    """
+    return Stream(parts, finish_reason, usage, done)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An item, ready to be played.
+
+    Args:
+        steps: What happens, in order.
+        done: Send ``[DONE]`` at the end.
+        empty: What the content is where there is no text: None or "".
+        response: The answer as it was given, if it was given as an `LLMResponse`.
+        begun: False if the item is a lone fault or exception, which may come before any byte of an answer.
+    """
+
+    steps: tuple[Step, ...]
+    done: bool = True
+    empty: str | None = None
+    response: LLMResponse | None = None
+    begun: bool = True
+
+
+Item: TypeAlias = (
+    "str | Call | ToolCall | Sequence[str | Call | ToolCall | Delta] | Answer | LLMResponse | Stream"
+    " | Delta | Exception | Fault | Callable[..., Any]"
+)
+_KINDS = (str, Call, ToolCall, Answer, LLMResponse, Stream, Delta, Exception, Fault)
+
+
+def check_item(item: Any, where: str) -> None:
+    """Refuse what can be no item, before any test depends on it.
+
+    Raises:
+        ConfigError: It is not an item.
+    """
+    if isinstance(item, type):
+        raise ConfigError(f"{where} is the class {item.__name__}; give an instance of it.")
+    known = isinstance(item, _KINDS) or callable(item)
+    if not known and isinstance(item, (list, tuple)):
+        known = all(isinstance(part, (str, Call, ToolCall, Delta)) for part in item)
+    if not known:
+        raise ConfigError(
+            f"{where} is {item!r:.100}, which is no script item. Use a str, call(...), a list of these, "
+            "answer(...), deltas(...), LLMResponse, an exception instance, or a callable."
+        )
+
+
+def plan_item(item: Any, messages: Sequence[Any], usage: TokenUsage | None) -> Plan:
+    """Turn an item into steps.
+
+    Args:
+        item: Any item but a callable.
+        messages: The request's history; new call ids go on from the ids in it.
+        usage: The tokens of answers that do not say their own.
+
+    Raises:
+        ConfigError: It is not an item.
+    """
+    check_item(item, "the item")
+    if isinstance(item, (Exception, Fault)):
+        return Plan((item,), done=getattr(item, "ends_with_done", True), begun=False)
+    writer = _Writer(messages, usage)
+    if isinstance(item, LLMResponse):
+        told = Answer(
+            item.content, tuple(item.tool_calls), item.reasoning_content, item.finish_reason, item.usage
+        )
+        return Plan(tuple(writer.answer(told)), empty=_empty(item.content), response=item)
+    if isinstance(item, (Stream, Delta)) or _is_delta_list(item):
+        stream = (
+            item if isinstance(item, Stream) else Stream((item,) if isinstance(item, Delta) else tuple(item))
+        )
+        return Plan(tuple(writer.stream(stream)), done=stream.done)
+    told = (
+        item if isinstance(item, Answer) else answer(*(item if isinstance(item, (list, tuple)) else [item]))
+    )
+    return Plan(tuple(writer.answer(told)), empty=_empty(told.text))
+
+
+def _empty(text: str | None) -> str | None:
+    return None if text is None else ""
+
+
+def _is_delta_list(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) and bool(item) and any(isinstance(part, Delta) for part in item)
+
+
+class _Writer:
+    """Writes one answer as deltas, giving ids and indexes to its calls."""
+
+    def __init__(self, messages: Sequence[Any], usage: TokenUsage | None) -> None:
+        self._usage = usage
+        self._next_id = _highest_id(messages) + 1
+        self._index = 0
+
+    def answer(self, told: Answer) -> Iterator[Step]:
+        yield from (Delta(reasoning=piece) for piece in _PIECES.findall(told.reasoning or ""))
+        yield from (Delta(text=piece) for piece in _PIECES.findall(told.text or ""))
+        for one in told.calls:
+            yield from self._call(one)
+        yield from self._end(told.finish_reason or "auto", told.usage)
+
+    def stream(self, told: Stream) -> Iterator[Step]:
+        finished = any(isinstance(part, Delta) and part.finish_reason for part in told.parts)
+        for part in told.parts:
+            yield from self._part(part)
+        if not finished and told.finish_reason is not None:
+            yield from self._end(told.finish_reason, told.usage)
+
+    def _part(self, part: Part) -> Iterator[Step]:
+        if isinstance(part, str):
+            yield Delta(text=part)
+        elif isinstance(part, (Call, ToolCall)):
+            yield from self._call(part)
+        else:
+            if isinstance(part, Delta) and part.tool_calls:
+                self._index += 1
+            yield part
+
+    def _call(self, one: Call | ToolCall) -> Iterator[Delta]:
+        text = one.arguments if isinstance(one, Call) else _text_of(one)
+        call_id = one.id
+        if call_id is None:
+            call_id = f"call_{self._next_id}"
+            self._next_id += 1
+        index, self._index = self._index, self._index + 1
+        yield Delta(tool_calls=(ToolCallDelta(index, call_id, one.name, ""),))
+        half = len(text) // 2
+        for piece in (text[:half], text[half:]):
+            if piece:
+                yield Delta(tool_calls=(ToolCallDelta(index, arguments=piece),))
+
+    def _end(self, reason: str, usage: Usage) -> Iterator[Delta]:
+        if reason == "auto":
+            reason = "tool_calls" if self._index else "stop"
+        yield Delta(finish_reason=reason)
+        tokens = self._usage if usage == "default" else usage
+        if tokens is not None:
+            yield Delta(usage=tokens)
+
+
+def _text_of(one: ToolCall) -> str:
+    return json.dumps(one.arguments) if one.invalid is None else one.invalid
+
+
+def _highest_id(messages: Sequence[Any]) -> int:
+    """The highest number among ids of ours in a history, so that no new id repeats an old one."""
+    highest = 0
+    for message in messages:
+        calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+        for one in calls if isinstance(calls, list) else ():
+            found = _OUR_ID.match(str(one.get("id"))) if isinstance(one, Mapping) else None
+            highest = max(highest, int(found[1]) if found else 0)
+    return highest

@@ -1,0 +1,313 @@
+"""A real HTTP server on loopback that speaks the chat-completions protocol and plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.testing.errors import ScriptError
+from pure_agent_loop.testing.exchange import ClientLeft, Exchange, ServerRequest, read_request
+from pure_agent_loop.testing.faults import ServerFault, fault_for, unauthorized
+from pure_agent_loop.testing.gate import PATIENCE, Gate
+from pure_agent_loop.testing.history import check_request
+from pure_agent_loop.testing.payloads import Writing, error_body, to_json
+from pure_agent_loop.testing.player import Player
+from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, Step, plan_item
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_HEAD_LIMIT = 1 << 20
+_BACKLOG = 1024
+
+
+class ScriptedServer:
+    """A chat-completions server that says what its script says, over real sockets.
+
+    It answers ``POST .../chat/completions`` (streamed or whole, as the request asks) and
+    ``GET .../models``. Each request is checked as strict servers do (`check_request`): an invalid one
+    gets status 400, takes no item of the script, and fails the test at the end of the block.
+
+    Args:
+        script: The items, one for each request: those of `ScriptedLLM`, and faults.
+        handler: Answers every request instead of a script: ``(request) -> item``, sync or async. It
+            runs on the server's own event loop, so it must not block.
+        strict: Fail when the script runs out or is not used up.
+        usage: The tokens of each answer that does not say its own; streams carry them only if the
+            request asks for them with ``stream_options``.
+        api_key: The only key that is accepted; None for any or none.
+        models: What the list of models names.
+        rechunk: Cut the bodies of streams into pieces of so many bytes, each sent on its own as one
+            HTTP chunk; several numbers are used in turn. May be changed between requests.
+        check: Whether requests are checked.
+        extra_keys: Keys of messages that are accepted besides the standard ones.
+
+    Raises:
+        ConfigError: Something in the script is no item, or both a script and a handler are given.
+
+    Example:
+        with ScriptedServer([call("add", a=1, b=2), deltas("It is ", Reset()), "It is 3."]) as server:
+            client = OpenAIClient("m", api_key="k", base_url=server.base_url)
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Item] | Callable[..., Any] | None = None,
+        *,
+        handler: Callable[[ServerRequest], Any] | None = None,
+        strict: bool = True,
+        usage: TokenUsage | None = DEFAULT_USAGE,
+        api_key: str | None = None,
+        models: Sequence[str] = ("scripted",),
+        rechunk: int | Sequence[int] | None = None,
+        check: bool = True,
+        extra_keys: Iterable[str] = (),
+    ) -> None:
+        if (script is None) == (handler is None):
+            raise ConfigError("ScriptedServer needs either a script or handler=, not both.")
+        self._player = Player(script if script is not None else handler or [], strict=strict, faults=True)
+        self._by_request = handler is not None
+        self._usage, self._api_key, self._models = usage, api_key, tuple(models)
+        self._check, self._extra_keys = check, tuple(extra_keys)
+        self.rechunk = rechunk
+        self.requests: list[ServerRequest] = []
+        self.other_requests: list[ServerRequest] = []
+        self.violations: list[str] = []
+        self._host = _Host(self._serve)
+
+    # -- life -----------------------------------------------------------------------------------
+
+    @property
+    def base_url(self) -> str:
+        """The address to give to clients, ending in ``/v1``.
+
+        Raises:
+            ScriptError: The server is not running.
+        """
+        if self._host.port is None:
+            raise ScriptError("The server is not running; use it as `with ScriptedServer(...) as server:`.")
+        return f"http://127.0.0.1:{self._host.port}/v1"
+
+    def start(self) -> None:
+        """Begin to listen. Leaving a ``with`` block ends it; otherwise call `close`."""
+        self._host.start()
+
+    def close(self) -> None:
+        """Close every connection, whatever it waits for, and end the thread.
+
+        Raises:
+            ScriptError: The thread did not end, because a handler blocks it.
+        """
+        self._host.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        self._player.leave(error)
+
+    # -- judgement ------------------------------------------------------------------------------
+
+    @property
+    def remaining(self) -> int:
+        """Items that were not asked for yet."""
+        return self._player.remaining
+
+    def assert_clean(self) -> None:
+        """Fail if any request was invalid.
+
+        Raises:
+            ScriptError: With everything that was wrong.
+        """
+        if self.violations:
+            raise ScriptError("\n".join(self.violations))
+
+    def assert_done(self) -> None:
+        """Fail unless the script fitted and all requests were valid.
+
+        Raises:
+            ScriptError: With everything that was wrong.
+        """
+        self._player.assert_done()
+
+    # -- one connection, on the server's thread -------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (request := await read_request(reader)) is not None:
+            number = len(self.requests) + 1
+            sizes = [self.rechunk] if isinstance(self.rechunk, int) else self.rechunk
+            writing = Writing(number, str(request.options.get("model")))
+            out = Exchange(request, reader, writer, writing, sizes if request.streamed else None)
+            try:
+                await self._route(request, out)
+            except (ClientLeft, ConnectionError):
+                request.left.set()
+                return
+            finally:
+                request.done.set()
+            if not out.keep_alive:
+                return
+
+    async def _route(self, request: ServerRequest, out: Exchange) -> None:
+        path = request.path.partition("?")[0]
+        chat = request.method == "POST" and path.endswith("/chat/completions")
+        (self.requests if chat else self.other_requests).append(request)
+        if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
+            await unauthorized().play(out)
+        elif chat:
+            await self._chat(request, out)
+        elif request.method == "GET" and path.endswith("/models"):
+            await out.respond(200, to_json(_model_list(self._models)))
+        else:
+            await out.respond(404, to_json(error_body(f"There is no {request.method} {path} here.")))
+
+    async def _chat(self, request: ServerRequest, out: Exchange) -> None:
+        found = check_request(request.body, extra_keys=self._extra_keys) if self._check else []
+        if found:
+            self._complain(found)
+            await out.respond(400, to_json(error_body("Invalid request: " + "; ".join(found))))
+            return
+        try:
+            plan = plan_item(await self._next_item(request), request.messages, self._usage)
+            await self._play(plan, request, out)
+        except (ClientLeft, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a script or a fault of a user may fail in any way
+            await self._give_up(error, out)
+
+    async def _give_up(self, error: Exception, out: Exchange) -> None:
+        """The test itself is wrong: remember it, and let the client see an end."""
+        self._player.note(str(error) if isinstance(error, AssertionError) else repr(error))
+        if out.begun:
+            await out.reset()
+            return
+        # Not 5xx: a client must not try again what cannot succeed.
+        await out.respond(400, to_json(error_body(f"The script of this test is wrong: {error}")))
+
+    async def _next_item(self, request: ServerRequest) -> Any:
+        asked = (request,) if self._by_request else (request.messages, request.tools, request.options)
+        try:
+            return await self._player.next(*asked)
+        except (AssertionError, ConfigError):
+            raise
+        except Exception as error:  # noqa: BLE001 - what a callable raises is what it wants to happen
+            return error
+
+    def _complain(self, found: list[str]) -> None:
+        words = f"request {len(self.requests)} was invalid: " + "; ".join(found)
+        self.violations.append(words)
+        self._player.note(words)
+
+    async def _play(self, plan: Plan, request: ServerRequest, out: Exchange) -> None:
+        out.mid_answer, out.writing.empty = plan.begun, plan.empty
+        if plan.begun and out.streamed:
+            await out.begin()
+        for step in plan.steps:
+            if _is_only_usage(step) and not request.wants_usage:
+                continue
+            if not await _play_step(step, out):
+                return
+        await out.finish(done=plan.done)
+
+
+async def _play_step(step: Step, out: Exchange) -> bool:
+    if isinstance(step, Delta):
+        await out.delta(step)
+        return True
+    if isinstance(step, Gate):
+        await out.hold(step)
+        return True
+    fault = fault_for(step, mid_answer=out.mid_answer) if isinstance(step, Exception) else step
+    if not isinstance(fault, ServerFault):
+        raise ScriptError(f"{fault!r:.80} cannot be played.")
+    return await fault.play(out)
+
+
+def _is_only_usage(step: Step) -> bool:
+    return isinstance(step, Delta) and step.usage is not None and step == Delta(usage=step.usage)
+
+
+def _model_list(names: Iterable[str]) -> Any:
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "scripted"} for name in names]
+    return {"object": "list", "data": data}
+
+
+class _Host:
+    """A thread with an event loop that listens on a free loopback port and ends reliably."""
+
+    def __init__(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> None:
+        self._serve = serve
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port: int | None = None
+
+    def start(self) -> None:
+        if self._thread is not None:
+            raise ScriptError("The server was started before; make a new one.")
+        self._thread = threading.Thread(target=self._run, name="scripted-server", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        if self._thread is None or self._loop is None or self._stop is None or self.port is None:
+            return
+        self.port = None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            raise ScriptError("The server does not end: a handler or a callable of the script blocks it.")
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that starts the server
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=_BACKLOG, limit=_HEAD_LIMIT)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)  # lets the sockets be closed, and one more be accepted
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A plain callback: each connection is known from its first moment, so closing misses none.
+        # High-water mark 0: after a drain the system has everything, and the abort below loses nothing.
+        writer.transport.set_write_buffer_limits(high=0)
+        task: asyncio.Task[None] = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, writer))
+
+    def _ended(self, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
+        self._tasks.discard(task)
+        writer.transport.abort()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "scripted server", "exception": error}
+            )
