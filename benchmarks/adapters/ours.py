@@ -1,7 +1,7 @@
 """pure-agent-loop as an adapter of the comparison harness: the same shape as those of its peers."""
 
 import pure_agent_loop as pal
-from _base import *  # noqa: F403 - the harness hands over its settings this way
+from _base import *
 
 VENV, IMPORT, PKGS = "ours", "import pure_agent_loop", ["pure-agent-loop"]
 NO_LIMITS = pal.LoopLimits(max_steps=None, timeout=None, max_tokens=None, doom_loop_threshold=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
@@ -20,8 +20,11 @@ from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, start_state
+from pure_agent_loop.runner import Run, check_client, check_types, start_state
 from pure_agent_loop.tool import ToolLike, ToolRegistry
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Agent", "AgentResult"]
 
@@ -85,7 +88,7 @@ class Agent:
         **llm_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
-        _check_types(system_prompt, limits, retry)
+        check_types(system_prompt, limits, retry)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
@@ -150,6 +153,21 @@ class Agent:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, cancel_token=cancel_token).stream()
 
+    async def aclose(self) -> None:
+        """Give back the connections of the running event loop, and the embedded model if one was started.
+
+        Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
+        """
+        close = getattr(self.llm, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     def conversation(self) -> Conversation:
         """A conversation with this agent, which keeps the history for you."""
         return Conversation(self.prepare)
@@ -164,23 +182,10 @@ class Agent:
         )
 
 
-def _check_types(system_prompt: object, limits: object, retry: object) -> None:
-    expected: list[tuple[str, object, type]] = [("limits", limits, LoopLimits), ("retry", retry, RetryConfig)]
-    for name, value, kind in expected:
-        if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{name} must be a {kind.__name__}; it is {value!r:.80}.")
-    if not isinstance(system_prompt, str):
-        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
-
-
 def _check_client(llm: object, model: str, api_key: str | None, base_url: str | None) -> None:
     if model is not DEFAULT_MODEL or api_key or base_url:
         raise ConfigError(
             "llm and model (or api_key, base_url) were both given. Pass llm=... for a client of your own, or "
             "model=... to have one built."
         )
-    if not callable(getattr(llm, "chat", None)):
-        raise ConfigError(
-            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
-            f"{type(llm).__name__} has none."
-        )
+    check_client(llm)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from pure_agent_loop.text import clean_text
-
 MAX_PROBLEMS = 8
 PREVIEW_CHARS = 60
 _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
@@ -37,7 +35,7 @@ def describe_problems(
         found.setdefault(path, []).append(text)
         got[path] = value
     lines = [f"{path}: {' or '.join(dict.fromkeys(texts))}{got[path]}" for path, texts in found.items()]
-    return clean_text("; ".join(_bounded(lines + unknown)))
+    return "; ".join(_bounded(lines + unknown))
 
 
 def _unknown(name: str, arguments: Any, names: Sequence[str], required: AbstractSet[str]) -> str:

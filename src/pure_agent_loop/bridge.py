@@ -7,27 +7,51 @@ reused between them and a notebook's own loop is left alone.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+CLOSE_SECONDS = 1.0
+# The portal under whose runs this code works, also in a worker thread of one of its tools.
+_DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
+_THREAD = threading.local()
+
+
+def _own_depth() -> int:
+    """The portal whose thread this is; -1 if it is none's."""
+    return int(getattr(_THREAD, "depth", -1))
 
 
 class Portal:
-    """An event loop in a daemon thread."""
+    """An event loop in a daemon thread.
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pal-loop", daemon=True)
+    Portals are numbered. A portal's thread waits only for portals with a higher number, so that none
+    ever waits for itself, however deep calls are nested.
+
+    Args:
+        depth: Its number.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._depth = depth
+        self._ended = False
+        self._left: set[asyncio.Task[Any]] = set()
+        self._thread = threading.Thread(target=self._serve, name="pal-loop", daemon=True)
         self._thread.start()
 
-    @property
-    def is_here(self) -> bool:
-        """True in the portal's own thread, where waiting for it would wait for ever."""
-        return threading.current_thread() is self._thread
+    def _serve(self) -> None:
+        _THREAD.depth = self._depth
+        while not self._ended:
+            with suppress(BaseException):  # SystemExit of a task: its caller gets it, the others go on
+                self.loop.run_forever()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there, with the caller's context variables, and wait for its result.
@@ -35,45 +59,113 @@ class Portal:
         Ctrl-C while waiting cancels it, waits for its end, and raises KeyboardInterrupt.
         """
         context = contextvars.copy_context()
+        context.run(_DEPTH.set, self._depth)
         started: list[asyncio.Task[T]] = []
         ended = threading.Event()
 
         def start() -> None:
-            task = context.run(self._loop.create_task, coroutine)
+            task = context.run(self.loop.create_task, coroutine)
             started.append(task)
             task.add_done_callback(lambda _: ended.set())
 
-        self._loop.call_soon_threadsafe(start)
+        self.loop.call_soon_threadsafe(start)
         try:
             ended.wait()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
             ended.wait()
             raise
         return started[0].result()
 
+    def leave(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """As `call`, but do not wait where that could be for ever.
+
+        Garbage collection closes a forgotten stream in any thread, this portal's own included, and at the
+        end of the program.
+        """
+        if sys.is_finalizing() or not self._thread.is_alive():
+            coroutine.close()
+        elif _own_depth() < self._depth:
+            self.call(coroutine)
+        else:
+            self.loop.call_soon_threadsafe(self._start_left, coroutine)
+
+    def _start_left(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(coroutine)
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+
+    def close(self) -> None:
+        """Give back what is registered, then end the thread; never waits long."""
+        try:
+            asyncio.run_coroutine_threadsafe(_close_all(), self.loop).result(CLOSE_SECONDS)
+        except Exception:  # noqa: BLE001 - the program is ending; nobody can do anything about it
+            return
+        self._ended = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(CLOSE_SECONDS)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+class Closable(Protocol):
+    """Something that holds connections of the running event loop."""
+
+    async def aclose(self) -> None:
+        """Give them back."""
+        ...
+
+
+_OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+def close_at_exit(resource: Closable) -> None:
+    """Close `resource` when the program ends, as far as it was used on a portal's event loop.
+
+    Callers of sync code never see that loop, so they could not do it themselves.
+    """
+    _OPEN.add(resource)
+
+
+async def _close_all() -> None:
+    for resource in list(_OPEN):
+        await resource.aclose()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, running = await asyncio.wait(others, timeout=CLOSE_SECONDS / 4)
+        for task in running:  # runs that nobody reads any more
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CLOSE_SECONDS / 4)
+
 
 class _Portals:
-    """The portal of this process; another one for calls that come from inside it."""
+    """The portal of this process, and further ones for calls that come from inside of it."""
 
     def __init__(self) -> None:
         self._portals: list[Portal] = []
         self._lock = threading.Lock()
 
     def get(self) -> Portal:
+        depth = max(_DEPTH.get(), _own_depth() + 1)
         with self._lock:
-            for portal in self._portals:
-                if not portal.is_here:
-                    return portal
-            self._portals.append(Portal())
-            return self._portals[-1]
+            while len(self._portals) <= depth:
+                self._portals.append(Portal(len(self._portals)))
+            return self._portals[depth]
 
     def forget(self) -> None:
         """After a fork the thread is gone."""
         self._portals, self._lock = [], threading.Lock()
 
+    def close(self) -> None:
+        with self._lock:
+            portals, self._portals = self._portals, []
+        for portal in portals:
+            portal.close()
+
 
 _PORTALS = _Portals()
+atexit.register(_PORTALS.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_PORTALS.forget)
 

@@ -151,9 +151,9 @@ class _Reader:
         return bool(self._lines[at].strip() and following and _UNDERLINE.match(following[0]))
 
     def _add(self, name: str, lines: list[str]) -> None:
-        text = _joined(lines)
-        if text:
-            self._params[name.strip().lstrip("\\*")] = text
+        name, text = name.strip().lstrip("\\*"), _joined(lines)
+        if name and text:
+            self._params[name] = text
 
 
 def _indent(line: str) -> int:

@@ -45,7 +45,7 @@ def judge_call(ledger: DoomLedger, call: ToolCall, threshold: int | None) -> Doo
     Returns:
         ``run``; ``refuse`` when it is one too many (the model is told); ``stop`` when it comes even then.
     """
-    key = f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"
+    key = f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}"
     ledger.count = ledger.count + 1 if key == ledger.last else 1
     ledger.last = key
     if threshold is None or ledger.count < threshold:

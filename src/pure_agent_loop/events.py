@@ -6,6 +6,9 @@ The grammar of a run (``*`` any number, ``?`` at most once):
     step   = SOFT_LIMIT? NOTICE* answer (ACTION+ OBSERVATION+)? STEP_END
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY)* REASONING? THOUGHT?
 
+A run that is cancelled or fails leaves its step where it is: the rest of `step` is missing, and calls
+without an OBSERVATION have their result in the messages of LOOP_END.
+
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
 """

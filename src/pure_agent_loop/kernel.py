@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
@@ -22,8 +20,8 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
     checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock)
-    await kit.emit(Event.loop_start(state.task))
     try:
+        await kit.emit(Event.loop_start(state.task))
         with Interrupt() as block:
             block.on(kit.cancel_token)
             for notice in kit.opening:
@@ -32,11 +30,11 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
                 await _take_step(state, kit, checker)
         if block.fired or _is_cancelled(kit):
             state.stop("cancelled")
-    except asyncio.CancelledError:
-        state.stop("cancelled")
-        raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the reader as an event
         await _fail(error, state, kit)
+    except BaseException:  # cancelled, or the program is ending
+        state.stop("cancelled")
+        raise
     finally:
         state.close(kit.prompts.tool_not_started)
         await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, state.history()))
@@ -57,16 +55,17 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict = checker.check()
-    for incoming in kit.inbox.take():
-        state.add_user(incoming.text, synthetic=incoming.synthetic)
-        await kit.emit(Event.notice(state.step, incoming.text, synthetic=incoming.synthetic))
+    verdict, incoming = checker.check(), kit.inbox.take()
+    for each in incoming:
+        state.add_user(each.text, synthetic=each.synthetic)
     if state.must_close or verdict.action == "stop":
         state.begin_closing(state.must_close or verdict.reason, kit.prompts)
     state.begin_step()
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
+    for each in incoming:
+        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
     await kit.compactor.compact(state)
 
 

@@ -14,7 +14,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, start_state
+from pure_agent_loop.runner import Run, check_client, check_types, start_state
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 DEFAULT_MAX_STEPS = 15
@@ -77,6 +77,10 @@ class ReactLoop:
             raise ConfigError(
                 "ReactLoop needs one model client: pass llm=... (or client=..., which is the same)."
             )
+        chosen = llm if llm is not None else client
+        assert chosen is not None
+        check_client(chosen)
+        check_types(limits=limits, retry=retry)
         limits = limits or LoopLimits()
         if limits.max_turns is None:
             limits = replace(limits, max_turns=max_steps)
@@ -88,7 +92,7 @@ class ReactLoop:
         )
         tools.to_openai_schema()
         self._kit = Kit(
-            client=llm or client,  # type: ignore[arg-type]  # one of them is set, as checked above
+            client=chosen,
             tools=tools,
             limits=limits,
             retry=retry if enable_retry else replace(retry, max_retries=0),

@@ -1,6 +1,7 @@
 """The history: building messages, and making any list of them valid.
 
-A history is valid when: each message is an object with a known role; every call has exactly one
+A history is valid when: each message is an object with a known role, and only the first may be a system
+message; content is text or a list of typed parts; every call has exactly one
 result, right behind the message that asked for it and in the same order; call ids are unique;
 arguments are JSON objects; no text holds a lone surrogate.
 
@@ -19,7 +20,7 @@ from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.text import as_text, to_jsonable
 
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -57,6 +58,13 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
 def tool_message(call_id: str, content: str) -> Message:
     """The result of a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def text_of(content: str | list[dict[str, Any]]) -> str:
+    """The text of a message's content, without other parts such as images."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
 def to_wire(messages: Iterable[Message]) -> list[Message]:
@@ -99,18 +107,24 @@ class _Repair:
     def run(self, messages: Iterable[Any]) -> tuple[list[Message], list[str]]:
         for number, given in enumerate(messages):
             role = given.get("role") if isinstance(given, Mapping) else None
-            if role not in ROLES:
+            if role not in (*ROLES, "function"):
                 raise HistoryError(
                     f"messages[{number}] must be a dict with one of the roles {', '.join(ROLES)}; "
                     f"it is {given!r:.120}."
                 )
             message: Message = to_jsonable(given)
-            if role == "tool":
+            if role != "assistant":
+                message.pop("tool_calls", None)
+            if role in ("tool", "function"):
                 self._add_result(message, number)
                 continue
             self._close()
             if role == "assistant":
                 self._check_assistant(message, number)
+            if role in ("system", "developer") and self._out:
+                message["role"] = "user"
+                self._fixes.append(f"messages[{number}]: a later {role} message became one of the user")
+            self._check_content(message, number)
             self._out.append(message)
         self._close()
         return self._out, self._fixes
@@ -123,13 +137,24 @@ class _Repair:
             self._fixes.append(f"messages[{number}]: function_call became tool_calls")
         if isinstance(calls, list) and calls:
             message["tool_calls"] = [self._check_call(call, number) for call in calls]
-        elif message.get("content") is None:
-            message["content"] = ""
+        elif calls:
+            self._fixes.append(f"messages[{number}]: tool_calls is no list and was dropped")
+
+    def _check_content(self, message: Message, number: int) -> None:
+        content = message.get("content")
+        if isinstance(content, str) or (content is None and "tool_calls" in message):
+            return
+        if isinstance(content, list) and content and all(map(_is_part, content)):
+            return
+        message["content"] = as_text(content) if content else ""
+        self._fixes.append(f"messages[{number}]: content became text")
 
     def _check_call(self, call: Any, number: int) -> dict[str, Any]:
         call = call if isinstance(call, dict) else {}
-        function = call.get("function") or {}
-        arguments, invalid = parse_arguments(function.get("arguments"))
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        given_arguments = function.get("arguments")
+        arguments, invalid = parse_arguments(given_arguments)
         if invalid:
             self._fixes.append(f"messages[{number}]: {invalid}; replaced by an empty object")
         given = call.get("id") if isinstance(call.get("id"), str) else ""
@@ -138,7 +163,10 @@ class _Repair:
             self._fixes.append(f"messages[{number}]: call id {given!r} became {new!r}")
         self._renamed.setdefault(given, []).append(new)
         self._open[new] = None
-        return wire_call(ToolCall(new, str(function.get("name") or "unknown"), arguments))
+        checked = wire_call(ToolCall(new, str(function.get("name") or "unknown"), arguments))
+        if _is_text_of(given_arguments, arguments):  # the same bytes keep prompt caches warm
+            checked["function"]["arguments"] = given_arguments
+        return checked
 
     def _add_result(self, message: Message, number: int) -> None:
         given = message.get("tool_call_id")
@@ -147,8 +175,8 @@ class _Repair:
             self._fixes.append(f"messages[{number}]: a result without its call was dropped")
             return
         new = waiting.pop(0)
-        content = message.get("content")
-        self._open[new] = {**message, "tool_call_id": new, "content": "" if content is None else content}
+        self._check_content(message, number)
+        self._open[new] = {**message, "role": "tool", "tool_call_id": new}
 
     def _close(self) -> None:
         for call_id, result in self._open.items():
@@ -156,3 +184,15 @@ class _Repair:
                 self._fixes.append(f"call {call_id!r} had no result; it got one that says so")
             self._out.append(result or tool_message(call_id, self._lost))
         self._open, self._renamed = {}, {}
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("type"), str)
+
+
+def _is_text_of(text: Any, arguments: dict[str, Any]) -> bool:
+    """True if `text` is strict JSON for exactly these arguments."""
+    try:
+        return isinstance(text, str) and json.loads(text) == arguments
+    except (ValueError, RecursionError):
+        return False

@@ -10,9 +10,11 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel import run_loop
 from pure_agent_loop.kit import Emit, Kit
-from pure_agent_loop.messages import Message, repair_history
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
+from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.stream import EventStream
 from pure_agent_loop.text import clean_text
@@ -52,7 +54,7 @@ class Run:
             while batch := portal.call(stream.next_batch()):
                 yield from batch
         finally:
-            portal.call(stream.aclose())
+            portal.leave(stream.aclose())
 
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
@@ -81,14 +83,42 @@ def start_state(
         prompts: The words of the framework.
 
     Raises:
-        ConfigError: `task` is no text.
+        ConfigError: `task` or `system_prompt` is no text.
         HistoryError: `messages` is no list of messages.
     """
     if not isinstance(task, str):
-        raise ConfigError(f"task must be text; it is {type(task).__name__}.")
-    history, fixes = repair_history(messages or [], prompts.tool_lost)
-    if history and history[0]["role"] in ("system", "developer") and isinstance(history[0]["content"], str):
-        system_prompt = history.pop(0)["content"]
+        raise ConfigError(f"task must be text; it is {task!r:.80}.")
+    check_types(system_prompt)
+    history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
+    if history and history[0]["role"] in ("system", "developer"):
+        system_prompt = text_of(history.pop(0)["content"])
     state = QueryState(system_prompt=clean_text(system_prompt), messages=history, task=task)
     state.add_user(task)
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
+
+
+def check_types(system_prompt: object = "", limits: object = None, retry: object = None) -> None:
+    """Refuse what could not work, before anything depends on it.
+
+    Raises:
+        ConfigError: One of them is something else; the message says which.
+    """
+    expected: list[tuple[str, object, type]] = [("limits", limits, LoopLimits), ("retry", retry, RetryConfig)]
+    for name, value, kind in expected:
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"{name} must be a {kind.__name__}; it is {value!r:.80}.")
+    if not isinstance(system_prompt, str):
+        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+
+
+def check_client(llm: object) -> None:
+    """Refuse a model client that cannot answer.
+
+    Raises:
+        ConfigError: It has no method `chat`.
+    """
+    if not callable(getattr(llm, "chat", None)):
+        raise ConfigError(
+            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
+            f"{type(llm).__name__} has none."
+        )

@@ -55,7 +55,7 @@ class ToolSchema:
         Raises:
             ToolArgumentError: They do not fit.
         """
-        from pydantic import ValidationError
+        from pydantic_core import ValidationError
 
         try:
             return self._checked(arguments)
@@ -145,9 +145,8 @@ def _field(parameter: ToolParameter) -> Any:
 
     annotation, default = _portable(parameter.annotation), parameter.default
     if isinstance(default, FieldInfo):
-        # x: int = Field(5, ge=1). pydantic fills in the default itself.
-        annotation = Annotated[annotation, default]
-        return annotation if default.is_required() else typing_extensions.NotRequired[annotation]
+        # x: int = Field(5, ge=1). pydantic knows if that is required, and fills in the default itself.
+        return Annotated[annotation, default]
     if parameter.required:
         return annotation
     if default is None:
@@ -205,8 +204,6 @@ def _default(value: Any) -> dict[str, Any]:
     """``{"default": ...}``, or nothing where the default has no JSON form."""
     from pydantic_core import to_jsonable_python
 
-    if _is_field(value):
-        return {}
     try:
         plain = to_jsonable_python(value)
         json.dumps(plain, allow_nan=False)

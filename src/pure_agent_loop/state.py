@@ -148,12 +148,14 @@ class QueryState:
         """Decide what an answer without calls means: the end, or one more try."""
         if self.closing:
             self.stop(self.closing)
+        elif response.finish_reason == "content_filter":
+            self.stop("content_filter")
         elif not response.content:
             self._after_empty(prompts)
         elif response.finish_reason == "length":
             self._after_cut(prompts)
         else:
-            self.stop("content_filter" if response.finish_reason == "content_filter" else "completed")
+            self.stop("completed")
 
     def _after_cut(self, prompts: Prompts) -> None:
         if self.continuations >= MAX_CONTINUATIONS:

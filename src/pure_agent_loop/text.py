@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_DEPTH = 100
+MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
 
 
 def clean_text(text: str) -> str:
@@ -38,39 +39,50 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
 
 
-def to_jsonable(value: Any, _depth: int = 0) -> Any:
+def to_jsonable(value: Any) -> Any:
     """Return `value` as plain JSON types. Never raises: what has no JSON form becomes its ``str``.
 
     NaN and infinities become strings, sets become lists, bytes are decoded, dataclasses and pydantic
-    models become objects, and anything nested deeper than 100 levels (or inside itself) is cut.
+    models become objects, and anything nested deeper than 100 levels or inside itself is cut.
     """
+    return _plain(value, [])
+
+
+def _plain(value: Any, inside: list[int]) -> Any:
+    """`inside` holds the ids of the containers around `value`."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, enum.Enum):
-        return to_jsonable(value.value, _depth + 1)
+        return _plain(value.value, inside)
     if isinstance(value, int):
-        return int(value)
+        return int(value) if value.bit_length() <= MAX_BITS else hex(value)
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if _depth >= MAX_DEPTH:
+    if len(inside) >= MAX_DEPTH or id(value) in inside:
         return "..."
-    return _container(value, _depth + 1)
+    inside.append(id(value))
+    try:
+        return _container(value, inside)
+    except Exception:  # noqa: BLE001 - foreign code walks through a foreign object
+        return safe_str(value)
+    finally:
+        inside.pop()
 
 
-def _container(value: Any, depth: int) -> Any:
+def _container(value: Any, inside: list[int]) -> Any:
     if isinstance(value, Mapping):
-        return {_key(k): to_jsonable(v, depth) for k, v in value.items()}
+        return {_key(k): _plain(v, inside) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_jsonable(v, depth) for v in value]
+        return [_plain(v, inside) for v in value]
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "replace")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_jsonable(getattr(value, f.name), depth) for f in dataclasses.fields(value)}
+        return {f.name: _plain(getattr(value, f.name), inside) for f in dataclasses.fields(value)}
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        return to_jsonable(dump(), depth)
+        return _plain(dump(), inside)
     return safe_str(value)
 
 

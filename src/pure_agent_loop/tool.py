@@ -101,14 +101,18 @@ class Tool:
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
         self.function = function
         self.name = name if name is not None else _name_of(function)
-        if not NAME_PATTERN.fullmatch(self.name):
+        if not _is_name(self.name):
             raise ConfigError(
                 f"Tool name {self.name!r} cannot be used: servers accept 1 to 64 letters, digits, _ and -. "
                 "Give another one with @tool(name='...')."
             )
-        if timeout is not None and not timeout > 0:
+        if timeout is not None and not _is_positive(timeout):
             raise ConfigError(
                 f"Tool {self.name!r}: timeout={timeout!r} must be a positive number of seconds."
+            )
+        if parameters is not None and not _is_mapping(parameters):
+            raise ConfigError(
+                f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
             )
         self.idempotent = idempotent
         self.timeout = timeout
@@ -181,6 +185,18 @@ class Tool:
         if isinstance(result, Raised):
             raise _foreign(result.error)
         return await result if inspect.isawaitable(result) else result
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and NAME_PATTERN.fullmatch(value) is not None
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _foreign(error: BaseException) -> BaseException:

@@ -48,22 +48,22 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
             _start(each, state.step, kit)
         for each in planned:
             await _finish(each, state, kit)
-    except asyncio.CancelledError:
+    except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
         await _stop_all(planned, state, kit)
         raise
 
 
 async def _prepare(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
     """Decide whether a call may run. Nothing has happened yet."""
-    if call.invalid is not None:
-        problem = kit.prompts.tool_arguments.format(problem=call.invalid)
-        return _Planned(call, failed(kit.prompts, call.name, "InvalidArguments", problem))
     verdict = judge_call(state.doom, call, kit.limits.doom_loop_threshold)
     if verdict != "run":
         if verdict == "stop":
             state.must_close = "doom_loop"
         repeated = kit.prompts.repeated_call.format(count=state.doom.count - 1)
         return _Planned(call, failed(kit.prompts, call.name, "RepeatedCall", repeated))
+    if call.invalid is not None:
+        problem = kit.prompts.tool_arguments.format(problem=call.invalid)
+        return _Planned(call, failed(kit.prompts, call.name, "InvalidArguments", problem))
     return await _ask_permission(call, state, kit)
 
 
@@ -132,20 +132,23 @@ async def _settle(planned: _Planned, kit: Kit) -> _Timed:
 
 
 async def _stop_all(planned: list[_Planned], state: QueryState, kit: Kit) -> None:
-    """The run is cancelled: stop what runs, keep what is done, and give every call a result."""
+    """The run is over: stop what runs, keep what is done, and give every call a result."""
     started = [each.task for each in planned if each.task is not None]
-    running = {task for task in started if not task.done()}
-    await _leave(list(running))
+    running = [task for task in started if not task.done()]
     for each in planned:
-        if each.call.id in state.results or not state.pending:
-            continue
-        if each.task is None:
-            text = each.outcome.text if each.outcome is not None else kit.prompts.tool_not_started
-        elif each.task in running or each.task.cancelled():
-            text = kit.prompts.tool_cancelled
-        else:
-            text = each.task.result().outcome.text
-        state.add_result(each.call.id, text)
+        if state.pending and each.call.id not in state.results:
+            state.add_result(each.call.id, _unfinished(each, kit))
+    await _leave(running)
+
+
+def _unfinished(planned: _Planned, kit: Kit) -> str:
+    """The result of a call whose round was broken off, as far as it is known."""
+    task = planned.task
+    if task is None:
+        return planned.outcome.text if planned.outcome is not None else kit.prompts.tool_not_started
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return kit.prompts.tool_cancelled
+    return task.result().outcome.text
 
 
 async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:
@@ -153,7 +156,9 @@ async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        _, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+        ended, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+        for task in ended:
+            _ = task.cancelled() or task.exception()  # else the event loop complains that nobody asked
         for task in stubborn:
             _ABANDONED.add(task)
             task.add_done_callback(_ABANDONED.discard)

@@ -1,8 +1,8 @@
 """Arguments of a tool call: from whatever a model wrote to a JSON object, or a reason why not.
 
 Nothing is repaired into a call: running a guess is worse than asking again. What is accepted beyond
-strict JSON cannot change the meaning: nothing at all for no arguments, raw control characters inside
-strings, an object instead of its text, and the text of an object encoded once more as a string.
+strict JSON cannot change the meaning: nothing at all or ``null`` for no arguments, raw control characters
+inside strings, an object instead of its text, and the text of an object encoded once more as a string.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
 
@@ -30,25 +30,25 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
     Returns:
         The arguments and None, or an empty dict and the reason they cannot be used, with a preview.
     """
-    if raw is None:
-        return {}, None
-    if isinstance(raw, Mapping):
-        return to_jsonable(raw), None
-    if not isinstance(raw, str):
-        return {}, _reason("must be a JSON object", raw)
-    if not raw.strip():
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, None
     try:
-        value = loads_strictly(raw)
-        if isinstance(value, str):
-            value = loads_strictly(value)
+        value = _decoded(raw) if isinstance(raw, str) else raw
+        _check(value)
     except RecursionError:
         return {}, _reason("are nested too deeply", raw)
     except ValueError as error:
         return {}, _reason(f"are not valid JSON ({error})", raw)
-    if not isinstance(value, dict):
+    if value is None:
+        return {}, None
+    if not isinstance(value, Mapping):
         return {}, _reason(f"must be a JSON object, not {type(value).__name__}", raw)
     return to_jsonable(value), None
+
+
+def _decoded(raw: str) -> Any:
+    value = loads_strictly(raw)
+    return loads_strictly(value) if isinstance(value, str) else value
 
 
 def loads_strictly(text: str) -> Any:
@@ -70,17 +70,55 @@ def _no_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError(f"{text} is out of range")
+        raise _RefusedError(f"{shorten(text, PREVIEW_CHARS)} is out of range")
     return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        double = next(key for key in keys if keys.count(key) > 1)
-        raise _RefusedError(f"the key {double!r} is given twice")
+    result = keep_doubles(pairs)
+    if isinstance(result, DoubledKeys):
+        raise result.refusal()
     return result
+
+
+class DoubledKeys(dict[str, Any]):
+    """An object in which a key was given twice; kept apart, because it is not known which one was meant."""
+
+    key = ""
+
+    def refusal(self) -> ValueError:
+        """Why this cannot be used."""
+        return _RefusedError(f"the key {shorten(self.key, PREVIEW_CHARS)!r} is given twice")
+
+
+def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``object_pairs_hook``: an object, as `DoubledKeys` if it is one."""
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
+    doubled, seen = DoubledKeys(result), set()
+    for key, _ in pairs:
+        if key in seen:
+            doubled.key = key
+            break
+        seen.add(key)
+    return doubled
+
+
+def _check(value: Any, depth: int = 0) -> None:
+    """Refuse what parsed, or came as an object, but would be changed on its way to the tool."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _RefusedError(f"{value} is not allowed")
+    if isinstance(value, DoubledKeys):
+        raise value.refusal()
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    if depth >= MAX_DEPTH:
+        raise RecursionError
+    for each in value:
+        _check(each, depth + 1)
 
 
 def _reason(problem: str, raw: Any) -> str:

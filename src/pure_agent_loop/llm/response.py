@@ -3,32 +3,47 @@
 Rules of the assembler:
 
 1.  Text and reasoning are joined in order; ``<think>`` tags in the text become reasoning.
-2.  A fragment of a call belongs to the call with its index, unless it clearly starts another one.
-3.  A fragment without index and id goes on with the last call, unless it brings a new name after
-    complete arguments.
-4.  The order of the calls is the order of their first fragments; ids are unique, made up if missing.
-5.  Arguments are parsed once, at the end; what does not parse is marked, never guessed.
-6.  Calls make the finish reason ``tool_calls``, whatever the server said, unless it was cut off.
-7.  An answer without any finish reason is not an answer: `finish` raises.
+2.  Fragments of calls are sorted as `calls` says; arguments that do not parse are marked, never guessed.
+3.  Calls make the finish reason ``tool_calls``, whatever the server said, unless it was cut off.
+4.  An answer without any finish reason is not an answer, nor is one whose reason is a failure of the
+    server: `finish` raises.
+5.  White space alone is no content.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
-from pure_agent_loop.llm.think import ThinkSplitter
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta, as_mapping
-from pure_agent_loop.llm.wire import parse_chunk
+from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
+from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
+from pure_agent_loop.llm.wire import CLOSED, parse_completion
 from pure_agent_loop.text import clean_text
 
-FINISH_REASONS = {"function_call": "tool_calls", "max_tokens": "length", "end_turn": "stop", "eos": "stop"}
+__all__ = ["Assembler", "LLMResponse", "unique_id"]
+
 CUT_OFF = ("length", "content_filter")
-_HIGH_SURROGATE = re.compile("[\ud800-\udbff]$")
+_REASONS = {  # as servers say it, in lower case -> as the rest of the package knows it
+    "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
+    "tool_calls": "function_call function_calls tool_call tool_use",
+    "length": "max_tokens max_output_tokens model_length model_context_window_exceeded",
+    "content_filter": "content_filtered safety recitation blocklist prohibited_content sensitive refusal",
+}
+FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in words.split()}
+# The server gave up: what it wrote so far is no answer.
+FAILED = (
+    "error",
+    "network_error",
+    "abort",
+    "cancel",
+    "timeout",
+    "insufficient_system_resource",
+    "malformed_function_call",
+    "function_call_filter",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +73,22 @@ class LLMResponse:
 
     @classmethod
     def from_openai(cls, response: Any) -> LLMResponse:
-        """Read a whole (not streamed) chat completion, given as the SDK's object or as a dict.
+        """Read a whole (not streamed) chat completion: a dict, or an object like the SDK's.
 
         Raises:
             LLMError: It holds no choice, or an error object instead of one.
         """
-        data = as_mapping(response)
-        if not data.get("choices") and not data.get("error"):
-            raise LLMError("The server answered without any choice.", kind="incomplete")
         assembler = Assembler()
-        assembler.feed(parse_chunk(data)._replace(raw=response))
+        assembler.feed(parse_completion(response)._replace(raw=response))
         return assembler.finish()
 
     def to_delta(self) -> Delta:
         """The whole answer as one delta: how a client without streaming takes part in a streamed run."""
         calls = tuple(
             ToolCallDelta(
-                i, call.id, call.name, call.arguments if call.invalid is None else _Marked(call.invalid)
+                i, call.id, call.name, call.arguments if call.invalid is None else Marked(call.invalid)
             )
-            for i, call in enumerate(self.tool_calls)
+            for i, call in enumerate(self.tool_calls or ())
         )
         finish = self.finish_reason or ("tool_calls" if calls else "stop")
         return Delta(self.content or "", self.reasoning_content or "", calls, finish, self.usage, self.raw)
@@ -104,61 +116,23 @@ class LLMResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Marked:
-    """Arguments that a client already found unusable, with its reason."""
+class _Pairs:
+    """Joins surrogates that were cut between two pieces of text, and replaces lone ones."""
 
-    reason: str
+    def __init__(self) -> None:
+        self._held = ""
 
+    def feed(self, text: str) -> str:
+        """More text; what comes back ends with a whole character."""
+        text, self._held = self._held + text, ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        return clean_text(text)
 
-@dataclass(slots=True)
-class _OpenCall:
-    """A call whose fragments are still coming in."""
-
-    index: int | None
-    id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-    whole: Any = None  # arguments that came as an object
-
-    def add(self, part: ToolCallDelta) -> None:
-        self.id = self.id or part.id or ""
-        if part.name and part.name != self.name:
-            # A name comes once, repeated, growing, or (rarely) in pieces.
-            self.name = part.name if part.name.startswith(self.name) else self.name + part.name
-        if isinstance(part.arguments, str):
-            if part.arguments:
-                self.pieces.append(part.arguments)
-        elif part.arguments is not None:
-            self.whole = part.arguments
-
-    @property
-    def has_arguments(self) -> bool:
-        return self.whole is not None or bool(self.pieces)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the arguments so far are a whole JSON object."""
-        return self.whole is not None or _is_object("".join(self.pieces))
-
-    def arguments(self) -> tuple[dict[str, Any], str | None]:
-        if isinstance(self.whole, _Marked):
-            return {}, self.whole.reason
-        if self.whole is not None:
-            return parse_arguments(self.whole)
-        parsed, invalid = parse_arguments("".join(self.pieces))
-        if invalid and len(self.pieces) > 1 and self.pieces[-1].startswith(self.pieces[-2]):
-            return parse_arguments(self.pieces[-1])  # the server repeats all of it in each fragment
-        return parsed, invalid
-
-
-def _is_object(text: str) -> bool:
-    if not text.rstrip().endswith("}"):
-        return False
-    try:
-        return isinstance(loads_strictly(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    def flush(self) -> str:
+        """What was held back."""
+        held, self._held = self._held, ""
+        return clean_text(held)
 
 
 class Assembler:
@@ -170,9 +144,9 @@ class Assembler:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: list[_OpenCall] = []
+        self._calls = CallGatherer()
         self._think = ThinkSplitter()
-        self._held = ""  # a high surrogate that waits for its other half in the next delta
+        self._text_pairs, self._reasoning_pairs = _Pairs(), _Pairs()
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._raw: Any = None
@@ -183,120 +157,73 @@ class Assembler:
         Returns:
             What may be shown: clean text and reasoning, with tags and torn characters held back.
         """
-        text, reasoning = self._split(delta.text)
-        reasoning = clean_text(delta.reasoning) + reasoning
-        if text:
-            self._text.append(text)
-        if reasoning:
-            self._reasoning.append(reasoning)
-        for part in delta.tool_calls:
-            self._add_call_part(part)
-        self._finish_reason = delta.finish_reason or self._finish_reason
-        self._usage = delta.usage or self._usage
+        text, thinking = self._think.feed(self._text_pairs.feed(delta.text))
+        reasoning = self._reasoning_pairs.feed(delta.reasoning) + thinking
+        self._keep(text, reasoning)
+        self._calls.add(delta.tool_calls)
+        if delta.finish_reason and self._finish_reason not in CUT_OFF:
+            self._finish_reason = _normal(delta.finish_reason)
+        if delta.usage and (delta.usage.total_tokens or self._usage is None):
+            self._usage = delta.usage
         self._raw = self._raw if delta.raw is None else delta.raw
-        return delta._replace(text=text, reasoning=reasoning)
+        shown = tuple(map(_showable, delta.tool_calls))
+        return delta._replace(text=text, reasoning=reasoning, tool_calls=shown)
 
     def flush(self) -> Delta:
         """Give out what `feed` held back, once no more deltas come."""
-        held, self._held = self._held, ""
-        text, reasoning = self._think.feed(clean_text(held))
-        more_text, more_reasoning = self._think.flush()
-        shown = Delta(text + more_text, reasoning + more_reasoning)
-        self._text.append(shown.text)
-        self._reasoning.append(shown.reasoning)
+        text, thinking = self._think.feed(self._text_pairs.flush())
+        more_text, more_thinking = self._think.flush()
+        shown = Delta(text + more_text, self._reasoning_pairs.flush() + thinking + more_thinking)
+        self._keep(shown.text, shown.reasoning)
         return shown
 
     def partial(self) -> LLMResponse:
         """What has come so far, without judging it: calls are left out."""
         text, reasoning = self._joined()
-        return LLMResponse(text or None, [], self._usage, self._raw, reasoning or None, self._finish_reason)
+        return LLMResponse(text, [], self._usage, self._raw, reasoning, self._finish_reason)
 
     def finish(self) -> LLMResponse:
         """The whole answer.
 
         Raises:
-            LLMError: The stream ended without saying that the answer was finished (``incomplete``).
+            LLMError: The stream ended without saying that the answer was finished, or saying that the
+                server gave up (``incomplete``).
         """
         self.flush()
-        if self._finish_reason is None:
+        reason = self._finish_reason
+        if reason is None or (reason == CLOSED and self._calls.is_cut):
             raise LLMError(
                 "The model's answer ended early: the server closed it without a finish reason.",
                 kind="incomplete",
             )
-        calls = self._finished_calls()
-        reason = FINISH_REASONS.get(self._finish_reason, self._finish_reason)
+        if reason.lower().startswith(FAILED):
+            raise LLMError(f"The server gave up in the middle of its answer: {reason}.", kind="incomplete")
+        calls = self._calls.finish(reason if reason in CUT_OFF else "")
+        if reason == CLOSED:
+            reason = "stop"
         if calls and reason not in CUT_OFF:
             reason = "tool_calls"
         text, reasoning = self._joined()
-        return LLMResponse(text or None, calls, self._usage, self._raw, reasoning or None, reason)
+        return LLMResponse(text, calls, self._usage, self._raw, reasoning, reason)
 
-    def _joined(self) -> tuple[str, str]:
+    def _keep(self, text: str, reasoning: str) -> None:
+        if text:
+            self._text.append(text)
+        if reasoning:
+            self._reasoning.append(reasoning)
+
+    def _joined(self) -> tuple[str | None, str | None]:
         text, reasoning = "".join(self._text), "".join(self._reasoning)
-        # A lone closing tag: the template opened the thinking in the prompt, so it began unmarked.
-        before, closing, after = text.partition(self._think.CLOSE)
-        if closing and self._think.OPEN not in before:
-            return after.lstrip("\n"), before.strip("\n") + reasoning
-        return text, reasoning
-
-    def _split(self, text: str) -> tuple[str, str]:
-        if not text and not self._held:
-            return "", ""
-        text, self._held = self._held + text, ""
-        if _HIGH_SURROGATE.search(text):
-            text, self._held = text[:-1], text[-1]
-        return self._think.feed(clean_text(text))
-
-    def _add_call_part(self, part: ToolCallDelta) -> None:
-        call = self._call_for(part)
-        if call is None:
-            call = _OpenCall(part.index)
-            self._calls.append(call)
-        call.add(part)
-
-    def _call_for(self, part: ToolCallDelta) -> _OpenCall | None:
-        """The call this fragment goes on with, or None if it starts a new one."""
-        if not self._calls:
-            return None
-        if part.index is None:
-            call = next((c for c in reversed(self._calls) if part.id and c.id == part.id), self._calls[-1])
-        else:
-            same = [c for c in self._calls if c.index == part.index]
-            if not same:
-                return None
-            call = same[-1]
-        return None if _starts_another(call, part) else call
-
-    def _finished_calls(self) -> list[ToolCall]:
-        calls: list[ToolCall] = []
-        used: set[str] = set()
-        for number, open_call in enumerate(self._calls, 1):
-            arguments, invalid = open_call.arguments()
-            call_id = unique_id(clean_text(open_call.id) or f"call_{number}", used)
-            calls.append(
-                ToolCall(call_id, clean_text(open_call.name), arguments, invalid and clean_text(invalid))
-            )
-        return calls
+        if not self._think.has_opened and not reasoning:
+            text, reasoning = split_unopened(text)
+        return text if text.strip() else None, reasoning or None
 
 
-def unique_id(wanted: str, used: set[str]) -> str:
-    """`wanted`, or `wanted` with a number behind it if it is taken; the result is added to `used`."""
-    candidate, number = wanted, 1
-    while candidate in used:
-        number += 1
-        candidate = f"{wanted}_{number}"
-    used.add(candidate)
-    return candidate
+def _normal(reason: str) -> str:
+    return FINISH_REASONS.get(reason.lower(), reason)
 
 
-def _starts_another(call: _OpenCall, part: ToolCallDelta) -> bool:
-    """Decide whether a fragment that could belong to `call` really begins a new one (rules 2 and 3)."""
-    if not part.name:
-        return False  # nothing new is named, whatever the id says
-    new_id = bool(part.id) and bool(call.id) and part.id != call.id
-    if call.is_complete:
-        return new_id or bool(part.arguments)
-    if call.has_arguments:
-        return part.name != call.name
-    if new_id:
-        return part.name != call.name or not part.arguments
-    return False
+def _showable(part: ToolCallDelta) -> ToolCallDelta:
+    if not isinstance(part.arguments, str) or part.arguments.isascii():
+        return part
+    return replace(part, arguments=clean_text(part.arguments))

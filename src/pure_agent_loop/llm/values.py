@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,16 +53,16 @@ class TokenUsage:
     @classmethod
     def from_openai(cls, usage: Any) -> TokenUsage | None:
         """Read a `usage` object of the chat-completions protocol, or None if there is none."""
-        data = as_mapping(usage)
-        if not data:
+        prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        total = _count(usage, "total_tokens")
+        if prompt is None and completion is None and total is None:
             return None
-        prompt, completion = _count(data, "prompt_tokens") or 0, _count(data, "completion_tokens") or 0
-        reasoning = _count(as_mapping(data.get("completion_tokens_details")), "reasoning_tokens")
-        cached = _count(as_mapping(data.get("prompt_tokens_details")), "cached_tokens")
+        reasoning = _count(get(usage, "completion_tokens_details"), "reasoning_tokens")
+        cached = _count(get(usage, "prompt_tokens_details"), "cached_tokens")
         if cached is None:  # DeepSeek's own name
-            cached = _count(data, "prompt_cache_hit_tokens")
-        total = _count(data, "total_tokens")
-        return cls(prompt, completion, prompt + completion if total is None else total, reasoning, cached)
+            cached = _count(usage, "prompt_cache_hit_tokens")
+        prompt, completion = prompt or 0, completion or 0
+        return cls(prompt, completion, total or prompt + completion, reasoning, cached)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -83,20 +84,16 @@ _USAGE_FIELDS = (
 )
 
 
-def _count(data: Mapping[str, Any], name: str) -> int | None:
-    value = data.get(name)
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _count(data: Any, name: str) -> int | None:
+    value = get(data, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        return None
+    return int(value)
 
 
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Read a dict or an SDK object as a mapping; anything else is empty."""
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        dumped = dump()
-        return dumped if isinstance(dumped, Mapping) else {}
-    return getattr(value, "__dict__", {}) if value is not None else {}
+def get(value: Any, name: str) -> Any:
+    """A field of a dict, an attribute of an SDK object, None where there is neither."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,65 +1,114 @@
-"""The chat-completions wire: bytes of a stream to JSON payloads, payloads to deltas. Pure: no I/O."""
+"""The chat-completions wire: bytes of an answer to deltas. Pure: no I/O.
+
+What cannot be read raises `LLMError` and is never skipped: a part of an answer must not get lost.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jiter import from_json
 
 from pure_agent_loop.errors import ErrorKind, LLMError
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.arguments import keep_doubles
+from pure_agent_loop.llm.sse import BOM, SSEDecoder
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.text import safe_str, shorten
 
 DONE = b"[DONE]"
-QUOTA_WORDS = ("insufficient_quota", "exceeded your current quota", "billing", "insufficient balance")
+CLOSED = "closed_without_reason"  # a finish reason of ours: a proper end, but the server did not say why
+MESSAGE_CHARS = 500
+_WHITE = b" \t\r\n"
+_OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
+_QUOTA = re.compile(
+    r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
+    r"|credit balance is too low|quota[ _]exhausted"
+)
+_TRY_LATER = re.compile(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
+_RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
+_BUSY = re.compile(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
 
-class SSEDecoder:
-    """Server-sent events from bytes that may be cut anywhere; lines may end in LF, CRLF or CR.
+class BodyReader:
+    """Deltas from the body of an answer: a stream of events, or one JSON document, whichever it is.
 
-    Format: https://html.spec.whatwg.org/multipage/server-sent-events.html. Only ``data`` fields matter
-    here; comments, ids and event names are dropped.
+    Servers are not always asked for what they send, nor do they always label it rightly; so the first
+    bytes decide.
+
+    Args:
+        content_type: As the server labelled it.
     """
 
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-        self._after_cr = False
+    def __init__(self, content_type: str = "") -> None:
+        self.is_done = False  # nothing that follows belongs to the answer
+        self._labelled_html = "html" in content_type.lower()
+        self._kind = ""  # "events" or "document", once it is known
+        self._document: list[bytes] = []
+        self._decoder = SSEDecoder()
+        self._has_finished = self._has_written = False
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take in bytes; yield the payload of each event they complete."""
-        if self._after_cr and data:
-            self._after_cr = False
-            if data.startswith(b"\n"):
-                data = data[1:]
-        if data.endswith(b"\r"):
-            self._after_cr = True
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line:
-                self._add_line(line)
-            elif self._data:
-                yield self._take()
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Take in bytes; yield the deltas they complete.
 
-    def flush(self) -> Iterator[bytes]:
-        """Yield a last event that was not closed by an empty line."""
-        if self._rest:
-            self._add_line(self._rest)
-            self._rest = b""
-        if self._data:
-            yield self._take()
+        Raises:
+            LLMError: They cannot be read, or say that the request failed.
+        """
+        if not self._kind:
+            self._kind = self._look_at(data)
+        if self._kind == "document":
+            self._document.append(data)
+        elif self._kind and not self.is_done:
+            yield from self._read(self._decoder.feed(data))
 
-    def _add_line(self, line: bytes) -> None:
-        if line.startswith(b"data:"):
-            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+    def close(self) -> Iterator[Delta]:
+        """Yield what was held back, once the body has ended. Raises what `feed` raises."""
+        if self._kind == "document":
+            data = parse_json(b"".join(self._document))
+            yield parse_completion(data)._replace(raw=data)
+        elif not self.is_done:
+            yield from self._read(self._decoder.flush())
 
-    def _take(self) -> bytes:
-        payload = b"\n".join(self._data)
-        self._data.clear()
-        return payload
+    def _look_at(self, data: bytes) -> str:
+        first = data.lstrip(_WHITE + BOM)[:1]
+        if first == b"<" or (self._labelled_html and first and first not in b"{[:deir"):
+            raise LLMError(
+                "The server answered with a web page instead of an API answer. "
+                "Check base_url; it usually ends in /v1.",
+                kind="bad_request",
+            )
+        if first and first in b"{[":
+            return "document"
+        return "events" if first else ""
+
+    def _read(self, payloads: Iterator[bytes]) -> Iterator[Delta]:
+        for payload in payloads:
+            text = payload.strip()
+            if text == DONE:
+                self.is_done = True
+                # It is a finish signal too, for servers that send no finish reason with their answer.
+                if self._has_written and not self._has_finished:
+                    yield Delta(finish_reason=CLOSED)
+                return
+            if text:
+                yield self._delta(parse_json(text))
+
+    def _delta(self, data: Mapping[str, Any]) -> Delta:
+        delta = parse_chunk(data)
+        if self._has_written and _is_summary(data):
+            delta = delta._replace(text="", reasoning="", tool_calls=())
+        self._has_finished = self._has_finished or delta.finish_reason is not None
+        self._has_written = self._has_written or bool(delta.text or delta.tool_calls)
+        return delta
+
+
+def _is_summary(data: Mapping[str, Any]) -> bool:
+    """True for a chunk that repeats the whole answer, as some servers send at the end of their stream."""
+    choice = _first_choice(data)
+    return choice is not None and not get(choice, "delta") and bool(get(choice, "message"))
 
 
 def parse_json(payload: bytes) -> Mapping[str, Any]:
@@ -68,119 +117,229 @@ def parse_json(payload: bytes) -> Mapping[str, Any]:
     Raises:
         LLMError: It is not a JSON object (``incomplete``: a retry may bring a whole one).
     """
-    try:
-        value = from_json(payload)
-    except ValueError:
-        value = _parse_slowly(payload)
+    value = _parse(payload)
+    if isinstance(value, list) and len(value) == 1:  # as Google wraps its errors
+        value = value[0]
     if not isinstance(value, dict):
-        raise LLMError(
-            f"The server sent something that is no JSON object: {_preview(payload)}", kind="incomplete"
-        )
+        raise _unreadable("something that is no JSON object", payload)
     return value
 
 
-def _parse_slowly(payload: bytes) -> Any:
-    """What the fast parser refuses: lone surrogates, raw control characters."""
+def _parse(payload: bytes) -> Any:
+    if not _OBJECT_ARGUMENTS.search(payload):  # of a key given twice, the fast parser keeps the last
+        try:
+            return from_json(payload)
+        except ValueError:  # the fast parser refuses lone surrogates and raw control characters too
+            pass
+    text = payload.removeprefix(BOM).decode("utf-8", "replace")
     try:
-        return json.loads(payload.decode("utf-8", "replace"), strict=False)
+        return json.loads(text, strict=False, object_pairs_hook=keep_doubles)
     except (ValueError, RecursionError) as error:
-        raise LLMError(
-            f"The server sent broken JSON: {_preview(payload)}", error, kind="incomplete"
-        ) from error
+        raise _unreadable("broken JSON", payload) from error
 
 
-def _preview(payload: bytes) -> str:
-    return payload[:120].decode("utf-8", "replace")
+def _unreadable(what: str, got: Any) -> LLMError:
+    text = got.decode("utf-8", "replace") if isinstance(got, bytes) else safe_str(got)
+    return LLMError(f"The server sent {what}: {shorten(text, 120)}", kind="incomplete")
 
 
-def parse_chunk(data: Mapping[str, Any]) -> Delta:
-    """Read a chunk of a stream, or a whole completion, which has the same shape.
+def parse_chunk(data: Any) -> Delta:
+    """Read a chunk of a stream.
+
+    Args:
+        data: A dict or an SDK object.
 
     Raises:
-        LLMError: It carries an error object.
+        LLMError: It carries an error object, or has a shape that cannot be read.
     """
-    error = data.get("error")
-    if error:
+    return _parse_answer(data, ("delta", "message"))
+
+
+def parse_completion(data: Any) -> Delta:
+    """Read a whole (not streamed) chat completion.
+
+    It ends where it ends, so it needs no finish reason; but one that is null says that it is not complete.
+
+    Raises:
+        LLMError: It holds no choice, an error object instead of one, or a shape that cannot be read.
+    """
+    delta = _parse_answer(data, ("message", "delta"))
+    calls = tuple(
+        replace(part, index=number) for number, part in enumerate(delta.tool_calls)
+    )  # each is whole
+    delta = delta._replace(tool_calls=calls)
+    choice = _first_choice(data)
+    if choice is None:
+        raise LLMError("The server answered without any choice.", kind="incomplete")
+    named = "finish_reason" in choice if isinstance(choice, Mapping) else hasattr(choice, "finish_reason")
+    if delta.finish_reason is None and (not named or get(choice, "finish_reason") is not None):
+        return delta._replace(finish_reason=CLOSED)
+    return delta
+
+
+def _parse_answer(data: Any, places: tuple[str, str]) -> Delta:
+    error = _error_in(data)
+    if error is not None:
         raise error_from_body(error)
-    usage = TokenUsage.from_openai(data.get("usage"))
-    choices = data.get("choices")
-    if not choices:
+    choice = _first_choice(data)
+    usage = TokenUsage.from_openai(get(data, "usage"))
+    if choice is None:
         return Delta(usage=usage)
-    choice = choices[0]
-    message = choice.get("delta") or choice.get("message") or {}
-    calls = message.get("tool_calls")
-    legacy = message.get("function_call")
+    message = _object(get(choice, places[0]) or get(choice, places[1]))
+    text, thinking = _content(get(message, "content"))
+    reasoning, _ = _content(get(message, "reasoning_content") or get(message, "reasoning"))
+    calls = _call_parts(get(message, "tool_calls")) or _legacy_part(get(message, "function_call"))
     return Delta(
-        _text(message.get("content")),
-        _text(message.get("reasoning_content") or message.get("reasoning")),
-        _call_parts(calls) if calls else (_legacy_part(legacy) if legacy else ()),
-        choice.get("finish_reason"),
-        usage,
+        text or _content(get(message, "refusal"))[0],
+        thinking + reasoning,
+        calls,
+        _finish_reason(get(choice, "finish_reason")),
+        usage or TokenUsage.from_openai(get(choice, "usage")),  # Moonshot puts it there
     )
 
 
-def _text(content: Any) -> str:
-    """Content is text, nothing, or a list of parts."""
+def _error_in(data: Any) -> Any:
+    error = get(data, "error")
+    if error and _is_json(error):
+        return error
+    bare = isinstance(data, Mapping) and not data.get("choices")
+    # An error object that is not wrapped, as older vLLM and web frameworks send it.
+    return data if bare and any(isinstance(data.get(key), str) for key in ("message", "detail")) else None
+
+
+def _first_choice(data: Any) -> Any:
+    choices = get(data, "choices")
+    if isinstance(choices, Mapping):
+        choices = [choices]
+    if isinstance(choices, (list, tuple)):
+        return next((_object(choice) for choice in choices if choice is not None), None)
+    if choices and _is_json(choices):
+        raise _unreadable("choices that are no list", choices)
+    return None
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple, str, int, float))
+
+
+def _object(value: Any) -> Any:
+    """An object, or an empty one for nothing."""
+    if not value and not isinstance(value, Mapping):
+        return {}
+    if _is_json(value) and not isinstance(value, Mapping):
+        raise _unreadable("an answer of unknown shape", value)
+    return value
+
+
+def _content(content: Any) -> tuple[str, str]:
+    """Content is text, nothing, or parts; returns (text, thinking)."""
     if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
-    return ""
+        return content, ""
+    parts = [content] if isinstance(content, Mapping) else content
+    if not isinstance(parts, (list, tuple)):
+        if parts and _is_json(parts):
+            raise _unreadable("content of unknown shape", parts)
+        return "", ""
+    split = [_content_part(part) for part in parts]
+    return "".join(text for text, _ in split), "".join(thinking for _, thinking in split)
+
+
+def _content_part(part: Any) -> tuple[str, str]:
+    if isinstance(part, str):
+        return part, ""
+    thinking = get(part, "thinking")  # text, or again parts, as Mistral sends it
+    if thinking:
+        return "", _content(thinking)[0]
+    text = get(part, "text")
+    return (text, "") if isinstance(text, str) else ("", "")
+
+
+def _finish_reason(value: Any) -> str | None:
+    """A reason, but not the empty text or the word null that some servers send with every chunk."""
+    return value if isinstance(value, str) and value not in ("", "null") else None
 
 
 def _call_parts(calls: Any) -> tuple[ToolCallDelta, ...]:
-    if isinstance(calls, dict):
+    if isinstance(calls, Mapping):
         calls = [calls]
-    return tuple(_call_part(call) for call in calls if isinstance(call, dict))
+    if isinstance(calls, (list, tuple)):
+        return tuple(_call_part(call) for call in map(_object, calls) if call)
+    if calls and _is_json(calls):
+        raise _unreadable("tool calls that are no list", calls)
+    return ()
 
 
-def _call_part(call: Mapping[str, Any]) -> ToolCallDelta:
-    function = call.get("function") or call
-    index = call.get("index")
+def _call_part(call: Any) -> ToolCallDelta:
+    function = get(call, "function")
+    if isinstance(function, str):
+        function = {"name": function, "arguments": get(call, "arguments")}
+    function = _object(function or call)
     return ToolCallDelta(
-        index if isinstance(index, int) else None,
-        _str_or_none(call.get("id")),
-        _str_or_none(function.get("name")),
-        function.get("arguments"),
+        _index(get(call, "index")),
+        _word(get(call, "id")),
+        _word(get(function, "name")),
+        get(function, "arguments"),
     )
 
 
-def _legacy_part(call: Mapping[str, Any]) -> tuple[ToolCallDelta, ...]:
-    return (ToolCallDelta(0, None, _str_or_none(call.get("name")), call.get("arguments")),)
+def _legacy_part(call: Any) -> tuple[ToolCallDelta, ...]:
+    if not call or not (_is_json(call) or get(call, "name")):
+        return ()
+    call = _object(call)
+    return (ToolCallDelta(0, None, _word(get(call, "name")), get(call, "arguments")),)
 
 
-def _str_or_none(value: Any) -> str | None:
+def _index(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _word(value: Any) -> str | None:
+    """A name or an id; some servers number their calls."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+        return str(value)
     return value if isinstance(value, str) else None
 
 
 def error_from_body(error: Any) -> LLMError:
     """An error object that came where an answer was expected (status 200, or inside a stream)."""
-    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
-    message = str(fields.get("message") or error)
-    code = fields.get("code") or fields.get("status") or fields.get("type")
-    status = int(str(code)) if str(code).isdigit() else None
-    kind = classify(status, message, str(code or ""))
+    message, codes = read_error(error)
+    status = next((int(code) for code in codes if re.fullmatch("[1-5][0-9][0-9]", code)), None)
+    kind = classify(status, message, " ".join(codes))
     return LLMError(f"The server reported an error: {message}", kind=kind, status=status)
+
+
+def read_error(error: Any) -> tuple[str, list[str]]:
+    """The message and the codes of an error, in whatever form servers give it."""
+    while isinstance(error, list) and error:
+        error = error[0]
+    if isinstance(error, Mapping) and isinstance(error.get("error"), Mapping):
+        error = error["error"]
+    if not isinstance(error, Mapping):
+        is_code = isinstance(error, int) and not isinstance(error, bool)
+        return shorten(safe_str(error), MESSAGE_CHARS), [safe_str(error)[:100]] if is_code else []
+    message = error.get("message") or error.get("detail") or error
+    codes = [safe_str(error[key])[:100] for key in ("code", "status", "type") if error.get(key)]
+    return shorten(safe_str(message), MESSAGE_CHARS), codes
 
 
 def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
     """What kind of trouble an HTTP status and a message mean."""
     words = f"{code} {message}".lower()
-    if any(word in words for word in QUOTA_WORDS):
+    if (status is None or 400 <= status < 500) and _QUOTA.search(words) and not _TRY_LATER.search(words):
         return "quota"
-    if status is None:
+    if status is None or status < 400:
         return _classify_words(words)
     if status == 429:
         return "rate_limit"
-    if status in (408, 409) or status >= 500:
+    if status in (408, 409, 425) or status >= 500:
         return "overloaded"
     kinds: dict[int, ErrorKind] = {401: "auth", 403: "auth", 404: "not_found", 402: "quota"}
     return kinds.get(status, "bad_request")
 
 
 def _classify_words(words: str) -> ErrorKind:
-    if "rate" in words and "limit" in words:
+    if _RATE.search(words):
         return "rate_limit"
-    if any(word in words for word in ("overload", "server_error", "internal", "unavailable", "timeout")):
-        return "overloaded"
-    return "unknown"
+    return "overloaded" if _BUSY.search(words) else "unknown"

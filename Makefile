@@ -1,0 +1,48 @@
+# `make run` and `make test` set up what they need on a fresh machine with Python >= 3.10.
+PYTHON ?= python3
+TASK ?= Which files are in the docs folder?
+VENV := .venv
+LOWEST := .venv-lowest
+BIN := $(VENV)/bin
+
+.PHONY: run test check tests lowest format clean
+
+run: $(VENV)/.run  ## Set up, and do a task on a real model
+	$(BIN)/pure-agent-loop run "$(TASK)"
+
+test: check tests lowest  ## Set up, and run every check and test
+
+check: $(VENV)/.dev  ## Format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+tests: $(VENV)/.dev  ## All tests, on the newest dependencies
+	$(BIN)/python -m pytest -n 2
+
+lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
+	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/llm tests/tools tests/wire tests/cancel
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) $(LOWEST) build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.run: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local,dev]'
+	@touch $@
+
+$(LOWEST)/.done: pyproject.toml requirements/lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e . pytest pytest-xdist hypothesis
+	@touch $@

@@ -1,0 +1,170 @@
+"""The command line: what can be typed. Imports nothing heavy, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pure_agent_loop._version import __version__
+from pure_agent_loop.terminal import safe_text
+
+DEFAULT_MAX_STEPS = 25
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+THINKING_LEVELS = ("off", "low", "medium", "high")
+
+_RUN_EPILOG = """\
+The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
+OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
+llama.cpp, vLLM), else the embedded model of the extra [local]. One line on standard error says which.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 not allowed,
+75 failed but worth another try, 130 stopped by Ctrl-C.
+
+examples:
+  pal run "Which files are in the docs folder?"
+  git diff | pal run -p "Write a commit message for this change."
+  pal run --model ./qwen2.5-0.5b.gguf "What is 17 * 23?"
+  pal run --output-format json "Summarise README.md" | jq -r .content
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        hint = ""
+        if "invalid choice" in message and "COMMAND" in message:
+            hint = '\nTo ask something: pal run "your question"'
+        self.exit(2, f"{self.prog}: error: {safe_text(message)}{hint}\n")
+
+
+class _RefuseKey(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(
+            "a key on the command line can be read by every user of this machine; "
+            "put it into the environment variable PAL_API_KEY"
+        )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = _Parser(
+        prog="pal",
+        description="One explicit agent loop for any chat model.",
+        epilog='Shortest use: pal run "Which files are in this folder?"',
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pure-agent-loop {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_run(commands)
+    _add_model(commands)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="do a task",
+        description="Do a task with a model and tools for the working folder, and print the answer.",
+        epilog=_RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    run.add_argument(
+        "task",
+        nargs="*",
+        help="what to do; text piped in is its context, or the task itself if there is none",
+    )
+    _add_model_options(run.add_argument_group("model"))
+    _add_work_options(run.add_argument_group("work"))
+    _add_output_options(run.add_argument_group("output"))
+
+
+def _add_model_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
+    group.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, usually ending in /v1")
+    group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
+    group.add_argument("--temperature", type=_temperature, metavar="T", help="0 to 2 (default: 0.7)")
+    group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
+    group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+
+
+def _add_work_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
+    )
+    group.add_argument("--no-tools", action="store_true", help="answer without tools")
+    group.add_argument(
+        "--max-steps",
+        "--max-turns",
+        type=_positive,
+        default=DEFAULT_MAX_STEPS,
+        metavar="N",
+        help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
+    )
+
+
+def _add_output_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--output-format",
+        choices=OUTPUT_FORMATS,
+        default="text",
+        help="text: the answer; json: one object; stream-json: one object a line for each event",
+    )
+    group.add_argument(
+        "-p", "--print", action="store_true", dest="quiet", help="the answer only, no progress"
+    )
+    group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="the same")
+    group.add_argument("--no-color", action="store_true", help="no colours (also: NO_COLOR=1)")
+
+
+def _add_model(commands: argparse._SubParsersAction[_Parser]) -> None:
+    model = commands.add_parser(
+        "model",
+        help="the embedded model",
+        description="See, fetch and select models that run on this machine (extra [local]).",
+        allow_abbrev=False,
+    )
+    actions = model.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
+    actions.add_parser("list", help="models known and models here", allow_abbrev=False)
+    pull = actions.add_parser("pull", help="fetch a model", allow_abbrev=False)
+    pull.add_argument("name", help="a name from 'pal model list', or the address of a .gguf file")
+    use = actions.add_parser("use", help="make a model the one that runs by default", allow_abbrev=False)
+    use.add_argument("name", help="a name from 'pal model list', or the path of a .gguf file")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Read a command line. ``pal -p "..."`` is short for ``pal run -p "..."``.
+
+    Args:
+        argv: The words after the program's name.
+
+    Raises:
+        SystemExit: It is wrong (code 2), or asked for help or the version (code 0).
+    """
+    words = list(argv)
+    if words and words[0] in ("-p", "--print"):
+        words.insert(0, "run")
+    return build_parser().parse_args(words)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return number
+
+
+def _temperature(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 2")
+    return number

@@ -1,0 +1,46 @@
+"""What the exit code of a command says."""
+
+from __future__ import annotations
+
+from pure_agent_loop.errors import TRANSIENT_KINDS, ConfigError, LLMError, MissingExtraError
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+LIMIT = 3
+DENIED = 4
+TRANSIENT = 75  # EX_TEMPFAIL: the same command may succeed later
+INTERRUPTED = 130  # 128 + SIGINT
+
+_BY_STOP_REASON = {
+    "completed": DONE,
+    "backgrounded": DONE,
+    "token_limit": LIMIT,
+    "max_steps": LIMIT,
+    "max_tool_calls": LIMIT,
+    "doom_loop": LIMIT,
+    "budget": LIMIT,
+    "permission_denied": DENIED,
+    "cancelled": INTERRUPTED,
+}
+
+
+def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
+    """The exit code of a run.
+
+    Args:
+        stop_reason: How it ended.
+        error_kind: What failed, if it ended with an error.
+    """
+    if stop_reason == "error" and error_kind in TRANSIENT_KINDS:
+        return TRANSIENT
+    return _BY_STOP_REASON.get(stop_reason, FAILED)
+
+
+def code_for_error(error: BaseException) -> int:
+    """The exit code for an error that ended a command."""
+    if isinstance(error, (ConfigError, MissingExtraError)):
+        return USAGE
+    if isinstance(error, LLMError) and error.is_transient:
+        return TRANSIENT
+    return FAILED

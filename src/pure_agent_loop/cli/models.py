@@ -1,0 +1,61 @@
+"""The command ``model``: see, fetch and select the models that run on this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.local.models import Listed, list_models, pull, use
+from pure_agent_loop.terminal import safe_text
+
+
+def model(options: argparse.Namespace, output: Output) -> int:
+    """Do ``list``, ``pull`` or ``use`` and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
+    _ACTIONS[options.action](options, output)
+    return DONE
+
+
+def _list(options: argparse.Namespace, output: Output) -> None:  # noqa: ARG001 - the shape of all actions
+    lines = list_models()
+    width = max((len(line.name) for line in lines), default=0)
+    output.result("".join(_line(line, width) for line in lines))
+    output.say(
+        "* runs when nothing else is configured; 'pal model pull NAME' fetches, 'pal model use NAME' selects"
+    )
+
+
+def _line(listed: Listed, width: int) -> str:
+    mark = "*" if listed.is_default else " "
+    state = "here" if listed.path else "-"
+    known = listed.model
+    size = f"{known.size / 1e6:.0f} MB" if known and known.size else ""
+    rest = f"{size:>8}  {known.licence:<10}  {known.note}" if known else f"{'':>8}  {listed.path}"
+    return safe_text(f"{mark} {listed.name:<{width}}  {state:<4}  {rest}").rstrip() + "\n"
+
+
+def _pull(options: argparse.Namespace, output: Output) -> None:
+    with SlowSteps(output) as steps:
+        path = pull(options.name, steps)
+    output.result(f"{safe_text(str(path))}\n")
+
+
+def _use(options: argparse.Namespace, output: Output) -> None:
+    use(options.name)
+    here = any(line.is_default and line.path for line in list_models())
+    output.say(f"{options.name} runs from now on when nothing else is configured")
+    if not here:
+        output.say(f"it is not on this machine yet: pal model pull {options.name}")
+
+
+_ACTIONS = {"list": _list, "pull": _pull, "use": _use}

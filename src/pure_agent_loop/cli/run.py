@@ -1,0 +1,148 @@
+"""The command ``run``: one task, from the command line to the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.choose import Choice
+from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.exits import code_for_stop
+from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.task import read_task
+from pure_agent_loop.cli.view import Outcome, Progress
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import Event
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.toolbox import starter_tools
+
+SCHEMA_VERSION = 1
+SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Do the task and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: Something is wrong before the run begins.
+        ResultLostError: Standard output takes nothing more.
+    """
+    workspace = _workspace(options.workspace)
+    task = read_task(options.task, output.say)
+    for name in SECRET_VARIABLES:
+        output.hide(os.environ.get(name))
+    choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
+    agent = _agent(options, choice, workspace)
+    return _Session(options, output, choice.model, workspace).run(agent, task)
+
+
+def _workspace(name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"--workspace={name} is not a folder.")
+    return folder.resolve()
+
+
+def _agent(options: argparse.Namespace, choice: Choice, workspace: Path) -> Agent:
+    settings: dict[str, Any] = {}
+    if options.system is not None:
+        settings["system_prompt"] = options.system
+    if options.temperature is not None:
+        settings["temperature"] = options.temperature
+    return Agent(
+        llm=choice.client,
+        tools=[] if options.no_tools else starter_tools(workspace),
+        limits=LoopLimits(max_turns=options.max_steps),
+        thinking_level=options.thinking,
+        emit_reasoning_events=options.thinking != "off",
+        **settings,
+    )
+
+
+class _Session:
+    """One run with its output format."""
+
+    def __init__(self, options: argparse.Namespace, output: Output, model: str, workspace: Path) -> None:
+        self._format: str = options.output_format
+        self._quiet: bool = options.quiet or self._format == "stream-json"
+        self._output = output
+        self._model = model
+        self._workspace = workspace
+        self._progress = Progress(output, quiet=self._quiet)
+        self._outcome = Outcome()
+
+    def run(self, agent: Agent, task: str) -> int:
+        token = CancelToken()
+        begun = time.monotonic()
+        self._begin()
+        with Interrupts(token, self._output), closing(_events(agent, task, token)) as events:
+            for event in events:
+                self._take(event)
+        self._end(time.monotonic() - begun)
+        return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
+
+    def _begin(self) -> None:
+        self._lines = JsonLinesRenderer(stream=True)
+        if self._format == "stream-json":
+            head = {"type": "start", "schema_version": SCHEMA_VERSION, "workspace": str(self._workspace)}
+            self._write_json({**head, "model": self._model})
+
+    def _take(self, event: Event) -> None:
+        self._outcome.note(event)
+        self._progress.show(event)
+        if self._format == "stream-json":
+            self._output.result(self._lines.render(event))
+
+    def _end(self, seconds: float) -> None:
+        outcome = self._outcome
+        if self._format == "text":
+            self._write_answer()
+        else:
+            kind = {"type": "result"} if self._format == "stream-json" else {}
+            self._write_json(
+                {**kind, "schema_version": SCHEMA_VERSION, **outcome.to_dict(), "model": self._model}
+            )
+        if outcome.error:
+            self._output.fail(outcome.error)
+        if outcome.stop_reason != "completed" or not self._quiet:
+            self._output.say(_footer(outcome, seconds))
+
+    def _write_answer(self) -> None:
+        answer = safe_text(self._outcome.content).strip("\n")
+        already = safe_text(self._progress.shown_answer).strip("\n")
+        if answer and answer != already:
+            self._output.result(f"{answer}\n")
+
+    def _write_json(self, value: dict[str, Any]) -> None:
+        self._output.result(json.dumps(value, allow_nan=False) + "\n")
+
+
+def _events(agent: Agent, task: str, token: CancelToken) -> Generator[Event, None, None]:
+    """A run that is cancelled when this is closed."""
+    yield from agent.run_stream(task, cancel_token=token)
+
+
+def _footer(outcome: Outcome, seconds: float) -> str:
+    tokens = outcome.usage.get("total_tokens")
+    parts = [
+        one_line(outcome.stop_reason),
+        f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}",
+        *([f"{tokens} tokens"] if tokens else []),
+        f"{seconds:.1f} s",
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,56 @@
+"""What to do: the words of the command line and the text piped in."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.terminal import is_terminal
+
+MAX_INPUT_BYTES = 4_000_000
+
+
+def read_task(words: Sequence[str], say: Callable[[str], None], stdin: TextIO | None = None) -> str:
+    """The whole task: the words say what to do, piped text is their context; without words it is the task.
+
+    Args:
+        words: From the command line; a lone ``-`` stands for the text piped in.
+        say: Told when reading may take long.
+        stdin: Standard input; ``sys.stdin`` if None.
+
+    Raises:
+        ConfigError: There is no task, or too much text.
+    """
+    words = [] if list(words) == ["-"] else words
+    instruction = " ".join(words).strip()
+    piped = _piped(sys.stdin if stdin is None else stdin, say, bool(instruction)).strip()
+    if instruction and piped:
+        return f"{instruction}\n\n<stdin>\n{piped}\n</stdin>"
+    if not (instruction or piped):
+        raise ConfigError('There is no task. Give one: pal run "your question" (or pipe it in).')
+    return instruction or piped
+
+
+def _piped(stdin: TextIO | None, say: Callable[[str], None], optional: bool) -> str:
+    if stdin is None or stdin.closed or (optional and is_terminal(stdin)):
+        return ""
+    if is_terminal(stdin):
+        say("type the task, then press Ctrl-D")
+    elif optional and not _ready(stdin):
+        say("reading the context from standard input to its end (none to give? add: </dev/null)")
+    data = stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise ConfigError(
+            f"Standard input is longer than {MAX_INPUT_BYTES} bytes. Give less, or name a file instead."
+        )
+    return data.decode("utf-8-sig", "replace")
+
+
+def _ready(stdin: TextIO) -> bool:
+    try:
+        return bool(select.select([stdin], [], [], 0)[0])
+    except (OSError, ValueError):  # not every system can ask that of every kind of file
+        return True

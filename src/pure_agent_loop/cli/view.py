@@ -1,0 +1,128 @@
+"""Showing a run while it goes on, on standard error; and keeping what its end needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.renderer import Renderer, RichRenderer
+
+_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
+_WORDS = (*_PIECES, EventType.THOUGHT, EventType.REASONING)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to, gathered from its events."""
+
+    content: str = ""
+    stop_reason: str = "error"
+    steps: int = 0
+    usage: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    error_kind: str = ""
+
+    def note(self, event: Event) -> None:
+        """Take from an event what belongs to the outcome."""
+        data = event.data
+        if event.type is EventType.STEP_END:
+            self.steps, self.usage = event.step, data["usage"]
+        elif event.type is EventType.ERROR and data["fatal"]:
+            self.error, self.error_kind = data["error"], data["kind"]
+        elif event.type is EventType.LOOP_END:
+            self.steps = event.step
+            self.content, self.stop_reason = data["content"], data["stop_reason"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form, as ``--output-format json`` writes it."""
+        result: dict[str, Any] = {
+            "content": self.content,
+            "stop_reason": self.stop_reason,
+            "steps": self.steps,
+            "usage": self.usage,
+        }
+        if self.error:
+            result["error"] = {"kind": self.error_kind, "message": self.error}
+        return result
+
+
+class Progress:
+    """Shows events as they come.
+
+    On a terminal answers appear piece by piece. Elsewhere (a log, a pipe) each event is a block, and the
+    final answer is left out, because it goes to standard output.
+
+    Args:
+        output: Where to write.
+        quiet: Show nothing but errors.
+    """
+
+    def __init__(self, output: Output, *, quiet: bool = False) -> None:
+        self._output = output
+        self._quiet = quiet
+        self._live = output.err_is_terminal
+        self._renderer = _renderer(output, live=self._live)
+        self._held: Event | None = None  # a thought that may turn out to be the final answer
+        self._answer, self._step = "", 0
+        self._below_results = False
+
+    @property
+    def shown_answer(self) -> str:
+        """The last answer, if the person at the terminal has read it already; else empty."""
+        return self._answer if self._live and not self._quiet and self._output.out_is_terminal else ""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        self._follow(event)
+        if self._quiet:
+            return
+        if not self._live and event.type is EventType.THOUGHT:
+            self._held = event
+            return
+        self._release(event)
+        self._write(event)
+
+    def _follow(self, event: Event) -> None:
+        """Keep what the answer in progress looks like to somebody who sees its pieces."""
+        if event.step != self._step or event.type is EventType.RETRY:
+            self._answer, self._step = "", event.step
+        if event.type is EventType.TEXT_DELTA:
+            self._answer += event.content
+        elif event.type is EventType.THOUGHT:
+            self._answer = event.content
+
+    def _release(self, event: Event) -> None:
+        """A held thought was none if calls or another step follow it."""
+        held, ends = self._held, (EventType.STEP_END, EventType.LOOP_END)
+        if held is not None and event.type not in ends:
+            self._held = None
+            self._write(held)
+
+    def _write(self, event: Event) -> None:
+        text = self._renderer.render(event)
+        if text and self._below_results and event.type in _WORDS:
+            self._output.progress("\n")  # what the model says next stands apart from the results above
+        if text:
+            self._below_results = event.type is EventType.OBSERVATION
+        self._output.progress(text)
+
+
+def _renderer(output: Output, *, live: bool) -> Renderer:
+    renderer = _coloured() if output.colour else Renderer(stream=True)
+    renderer.on_event(EventType.LOOP_START)(lambda _: "")  # the user has just typed it
+    renderer.on_event(EventType.LOOP_END)(lambda _: "")  # said in more words by the command
+    renderer.on_event(EventType.ERROR)(lambda _: "")  # the same
+    if not live:
+        for pieces in _PIECES:
+            renderer.on_event(pieces)(lambda _: "")
+    return renderer
+
+
+def _coloured() -> Renderer:
+    try:
+        return RichRenderer(stream=True)
+    except MissingExtraError:
+        return Renderer(stream=True)

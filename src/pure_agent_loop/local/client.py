@@ -1,0 +1,230 @@
+"""The client for the embedded model: it makes a small model act, and looks like any other client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.local import models
+from pure_agent_loop.local.action import (
+    VOTES,
+    Arguments,
+    Choice,
+    Message,
+    Option,
+    arguments_for,
+    choice_for,
+    mean_votes,
+    parse_answer,
+)
+from pure_agent_loop.local.answer import answer_messages, is_true_to, plain_answer, worth_a_sentence
+from pure_agent_loop.local.examples import ToolSpec, read_tools
+from pure_agent_loop.local.fetch import Progress, quiet
+from pure_agent_loop.local.lease import Lease
+from pure_agent_loop.local.shared import ServerSettings, join_server
+from pure_agent_loop.local.turns import Turn, flatten, read_turn
+
+TINY_PARAMETERS = 300_000_000
+# The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
+ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
+_ARGUMENT_TOKENS = 200
+_SENTENCE_TOKENS = 80
+_TALK_TOKENS = 512
+# Fields of the caller that speak of tools; the server never sees the tools.
+_ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+# Templates with a thinking mode must not think where the next token is the vote; others ignore it.
+_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+class LocalClient(BaseLLMClient):
+    """A model whose template may know no tools, made to use them. See `action` for how.
+
+    After a tool's result it always answers: it takes one tool step for each question.
+
+    Args:
+        inner: The client of a server that returns log-probabilities and obeys JSON schemas (llama.cpp does).
+        name: What the model is called.
+        tiny: The model is too small to be trusted with copying: arguments are pieces of the question and
+            answers are checked against the result.
+        on_close: Called once by `aclose`.
+    """
+
+    def __init__(
+        self,
+        inner: BaseLLMClient,
+        *,
+        name: str = "local",
+        tiny: bool = True,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._inner = inner
+        self._tiny = tiny
+        self._on_close = on_close
+        self._bias: dict[str, list[float]] = {}
+
+    async def chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> LLMResponse:
+        """Answer in one piece. See `BaseLLMClient.chat`."""
+        assembler = Assembler()
+        async for delta in self.chat_stream(messages, tools, **kwargs):
+            assembler.feed(delta)
+        return assembler.finish()
+
+    async def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """Answer piece by piece: words, or one tool call. See `BaseLLMClient.chat_stream`."""
+        turn = read_turn(messages)
+        specs = [] if kwargs.get("tool_choice") == "none" else read_tools(tools or ())
+        step = _Step(self._inner, {k: v for k, v in kwargs.items() if k not in _ABOUT_TOOLS})
+        if turn.results and not turn.answered:
+            deltas = self._answer(step, turn)
+        elif specs and turn.question and not turn.answered:
+            deltas = self._act(step, messages, turn.question, choice_for(specs))
+        else:
+            deltas = step.talk(flatten(messages))
+        async for delta in deltas:
+            yield delta
+
+    async def aclose(self) -> None:
+        """Close the connections and let go of the server."""
+        await self._inner.aclose()
+        if self._on_close is not None:
+            self._on_close()
+
+    async def _act(
+        self, step: _Step, messages: list[Message], question: str, choice: Choice
+    ) -> AsyncIterator[Delta]:
+        """Choose; then call a tool, or talk."""
+        option = await self._choose(step, question, choice)
+        if option.tool is None:
+            async for delta in step.talk(flatten(messages)):
+                yield delta
+            return
+        arguments = await self._arguments(step, option.tool, question)
+        # The history only grows, so its length makes an id that no other call in it has.
+        call = ToolCallDelta(0, f"call_local_{len(messages)}", option.tool.name, arguments)
+        yield Delta(tool_calls=(call,))
+        yield Delta(finish_reason="tool_calls", usage=step.usage)
+
+    async def _choose(self, step: _Step, question: str, choice: Choice) -> Option:
+        votes = await step.vote(choice, question)
+        bias = self._bias.get(choice.key)
+        if bias is None:
+            probes = [await step.vote(choice, probe) for probe in choice.probes]
+            bias = self._bias[choice.key] = mean_votes(probes) if probes else [0.0] * len(votes)
+        return choice.decide(question, votes, bias)
+
+    async def _arguments(self, step: _Step, tool: ToolSpec, question: str) -> dict[str, Any] | str:
+        arguments = arguments_for(tool, question, self._tiny)
+        given = arguments.only_choice
+        return given if given is not None else await step.fill(arguments)
+
+    async def _answer(self, step: _Step, turn: Turn) -> AsyncIterator[Delta]:
+        """Answer from the results: in the model's words if they can be trusted, else in ours."""
+        request = answer_messages(turn.question, turn.results)
+        if not self._tiny:
+            async for delta in step.talk(request):
+                yield delta
+            return
+        text = plain_answer(turn.question, turn.results)
+        if worth_a_sentence(turn.results):
+            said = await step.ask(request, max_tokens=_SENTENCE_TOKENS)
+            if is_true_to(said.content or "", turn.question, turn.results):
+                text = (said.content or "").strip()
+        yield Delta(text=text)
+        yield Delta(finish_reason="stop", usage=step.usage)
+
+
+class _Step:
+    """The requests of one answer to the loop, and what they cost together."""
+
+    def __init__(self, inner: BaseLLMClient, options: dict[str, Any]) -> None:
+        self._inner = inner
+        self._options = options
+        self.usage: TokenUsage | None = None
+
+    async def ask(self, messages: list[Message], **fields: Any) -> LLMResponse:
+        """A request of our own, at temperature 0."""
+        kept = {k: v for k, v in self._options.items() if k.startswith("extra_") and k != "extra_body"}
+        response = await self._inner.chat(
+            messages, None, **kept, temperature=0, **fields, extra_body=_NO_THINKING
+        )
+        self._count(response.usage)
+        return response
+
+    async def vote(self, choice: Choice, question: str) -> list[float]:
+        """What the model would say next, as votes for the options."""
+        response = await self.ask(choice.messages(question), max_tokens=1, logprobs=True, top_logprobs=VOTES)
+        return choice.votes(response.raw)
+
+    async def fill(self, arguments: Arguments) -> dict[str, Any] | str:
+        """The arguments as the model writes them."""
+        messages = arguments.messages()
+        limits = {"max_tokens": _ARGUMENT_TOKENS}
+        try:
+            said = await self.ask(messages, **limits, response_format=arguments.response_format())
+        except LLMError as error:
+            if error.kind != "bad_request":
+                raise
+            # The server cannot turn this schema into a grammar; any JSON object is better than no call.
+            said = await self.ask(messages, **limits, response_format={"type": "json_object"})
+        return parse_answer(said.content)
+
+    async def talk(self, messages: list[Message]) -> AsyncIterator[Delta]:
+        """An answer in words, as it is written, with the caller's own options."""
+        options = {"max_tokens": _TALK_TOKENS, **self._options}
+        options["extra_body"] = {**_NO_THINKING, **(options.get("extra_body") or {})}
+        async for delta in self._inner.chat_stream(messages, None, **options):
+            self._count(delta.usage)
+            yield delta._replace(usage=None)
+        yield Delta(usage=self.usage)
+
+    def _count(self, usage: TokenUsage | None) -> None:
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+
+
+def open_local(
+    model: str | None = None, on_progress: Progress = quiet, settings: ServerSettings | None = None
+) -> LocalClient:
+    """A client for a model on this machine: fetches the file if needed, starts or joins its server.
+
+    Blocks until the model is loaded; call it outside the event loop, or in a thread.
+
+    Args:
+        model: A name of the table in `models`, the path of a ``.gguf`` file, or None for the default.
+        on_progress: Called with short sentences meant for a person.
+        settings: How to start the server.
+
+    Returns:
+        A client that is ready. `LocalClient.aclose` lets go of the server; so does the end of the process.
+
+    Raises:
+        ConfigError: No such model or file, or it is no GGUF file.
+        MissingExtraError: The engine is not installed.
+        LLMError: The download or the server failed.
+    """
+    wanted = model or models.default_model()
+    path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted, on_progress)
+    lease = join_server(path, on_progress, settings)
+    try:
+        return _client_for(lease, path.stem)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def _client_for(lease: Lease, name: str) -> LocalClient:
+    state = lease.state
+    inner = OpenAIClient(
+        name, api_key=state.key, base_url=f"{state.url}/v1", default_headers=ONE_REQUEST_A_CONNECTION
+    )
+    return LocalClient(inner, name=name, tiny=state.parameters < TINY_PARAMETERS, on_close=lease.release)

@@ -1,0 +1,98 @@
+"""A quick look for a model server that already runs on this machine. Loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
+LOOK_SECONDS = 0.3
+MOST_BYTES = 1_000_000
+_HOST = "127.0.0.1"
+_UNUSABLE = (
+    OSError,
+    ValueError,
+    asyncio.TimeoutError,
+    asyncio.IncompleteReadError,
+    asyncio.LimitOverrunError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server that answered.
+
+    Args:
+        name: The product that usually listens on this port.
+        base_url: What a client needs, ending in ``/v1``.
+        model: The first model it offers.
+    """
+
+    name: str
+    base_url: str
+    model: str
+
+
+async def find_server(ports: Mapping[str, int] = KNOWN_PORTS, timeout: float = LOOK_SECONDS) -> Found | None:
+    """Ask ``/v1/models`` on each port at once.
+
+    Args:
+        ports: Product names and their ports, most wanted first.
+        timeout: Seconds after which a port counts as silent.
+
+    Returns:
+        The first in the order of `ports` that offers a model, or None. Never raises for what a server does.
+    """
+    looks = (_look(name, port, timeout) for name, port in ports.items())
+    return next((found for found in await asyncio.gather(*looks) if found), None)
+
+
+async def _look(name: str, port: int, timeout: float) -> Found | None:
+    try:
+        answer = await asyncio.wait_for(_get_models(port), timeout)
+    except _UNUSABLE:
+        return None
+    model = _first_model(answer)
+    return Found(name, f"http://{_HOST}:{port}/v1", model) if model else None
+
+
+async def _get_models(port: int) -> bytes:
+    """The body of the answer, or nothing unless it is a success."""
+    reader, writer = await asyncio.open_connection(_HOST, port)
+    try:
+        # HTTP/1.0: the server closes at the end and may not send chunks, so what is left is the body.
+        writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {_HOST}:{port}\r\n\r\n".encode())
+        await writer.drain()
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(b" ", 2)[1:2] != [b"200"]:
+            return b""
+        return await _read_body(reader, head)
+    finally:
+        writer.transport.abort()  # nothing is left to say, and a polite close could outlast the time limit
+
+
+async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """Read to the announced length, else to the end; a server may leave the connection open."""
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return await reader.readexactly(min(int(line.partition(b":")[2]), MOST_BYTES))
+    body = b""
+    while len(body) < MOST_BYTES and (piece := await reader.read(65536)):
+        body += piece
+    return body
+
+
+def _first_model(body: bytes) -> str | None:
+    try:
+        answer: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        name = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(name, str) and name:
+            return name
+    return None

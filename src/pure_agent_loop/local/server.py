@@ -1,0 +1,198 @@
+"""The model server process: ``python -m pure_agent_loop.local.server MODEL STATE_FILE``.
+
+It runs llama.cpp's own OpenAI-compatible server (out of xllamacpp) on a free loopback port with a random
+key, says where it is through a state file, and ends itself once nobody has held a lease for a while.
+Started by `shared`; nobody needs to call it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import selectors
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.local.lease import (
+    ANSWER_SECONDS,
+    HOST,
+    LINE_LIMIT,
+    OK,
+    READY,
+    State,
+    greeting,
+    write_state,
+)
+from pure_agent_loop.local.lock import file_lock
+
+_NICENESS = 5
+_START_GRACE = 20.0
+_SLOTS = 1
+_PROMPT_CACHE_MIB = 512
+_WARNINGS_ONLY = 2
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Load the model, serve until nobody is left, then end the process."""
+    options = _options(arguments)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    key = secrets.token_urlsafe(32)
+    listener = socket.create_server((HOST, 0))
+    engine = start_engine(options.model, options.context, key)
+    url = engine.listening_address
+    control = listener.getsockname()[1]
+    write_state(options.state, State(os.getpid(), url, key, control, _count_parameters(url, key)))
+    with contextlib.suppress(OSError):  # whoever started us may be gone
+        print(READY.decode(), flush=True)  # noqa: T201 - the starter waits for this word on the pipe
+    Leases(listener, key, options.idle).serve()
+    _remove_state(options.state, key)
+    # The engine's own destructor waits for its threads for ever; there is nothing to save.
+    os._exit(0)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pure_agent_loop.local.server")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("state", type=Path)
+    parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--idle", type=float, default=60.0)
+    return parser.parse_args(arguments)
+
+
+def thread_count() -> int:
+    """All usable cores but one, so that the machine stays usable; two busy threads on two cores crawl."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, cores - 1)
+
+
+def start_engine(model: Path, context: int, key: str) -> Any:
+    """Start llama.cpp's server; it returns once the model is loaded."""
+    import xllamacpp  # type: ignore[import-untyped,unused-ignore]
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.model_alias = model.stem
+    params.n_ctx = context
+    params.n_parallel = _SLOTS
+    params.hostnames = [HOST]
+    params.port = 0
+    params.api_keys = [key]
+    params.use_jinja = True
+    params.ui = params.endpoint_slots = params.fit_params = False
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.verbosity = _WARNINGS_ONLY  # no prompts in the log
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = thread_count()
+    return xllamacpp.Server(params)
+
+
+def _count_parameters(url: str, key: str) -> int:
+    """The model's size as the engine reports it, or 0."""
+    request = urllib.request.Request(url + "/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=ANSWER_SECONDS) as answer:
+            return int(json.load(answer)["data"][0]["meta"]["n_params"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
+
+
+def _remove_state(path: Path, key: str) -> None:
+    """Take our state file away, but not that of a server that has already replaced us."""
+    # The same lock under which a server is started: nobody can put a new file there in between.
+    with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
+        if json.loads(path.read_text(encoding="utf-8"))["key"] == key:
+            path.unlink()
+
+
+class Leases:
+    """Counts who holds on to this server.
+
+    Args:
+        listener: The control port.
+        key: The word that opens it.
+        idle: Seconds without any lease after which `serve` returns.
+        grace: The same for the time before the first lease, if it is longer.
+    """
+
+    def __init__(self, listener: socket.socket, key: str, idle: float, grace: float = _START_GRACE) -> None:
+        self._listener = listener
+        self._key = key
+        self._idle = idle
+        self._selector = selectors.DefaultSelector()
+        self._open: dict[socket.socket, bytes | None] = {}  # what was said so far; None once it is a lease
+        # Whoever started us may be slow to come back, hence the grace.
+        self._ends_at = time.monotonic() + max(idle, grace)
+
+    def serve(self) -> None:
+        """Return when nobody has held a lease for the idle time."""
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        while (left := self._time_left()) is None or left > 0:
+            for entry, _ in self._selector.select(left):
+                if entry.fileobj is self._listener:
+                    self._accept()
+                elif isinstance(entry.fileobj, socket.socket):
+                    self._read(entry.fileobj)
+        self._selector.close()
+        for open_one in [self._listener, *self._open]:
+            open_one.close()  # who comes now is refused and starts a new server
+
+    def _time_left(self) -> float | None:
+        """Seconds to wait for somebody, or None while there is a lease."""
+        if any(said is None for said in self._open.values()):
+            return None
+        return self._ends_at - time.monotonic()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._open[connection] = b""
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._send(connection, greeting(self._key))
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            piece = connection.recv(LINE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        said = self._open.get(connection)
+        if not piece or (said is not None and not self._hear(connection, said + piece)):
+            self._drop(connection)
+
+    def _hear(self, connection: socket.socket, said: bytes) -> bool:
+        """Take in what a newcomer says; False if it is not the key."""
+        self._open[connection] = said
+        if not said.endswith(b"\n"):
+            return len(said) < LINE_LIMIT
+        if not hmac.compare_digest(said.strip(), self._key.encode()):
+            return False
+        self._open[connection] = None
+        self._send(connection, OK)
+        return True
+
+    def _send(self, connection: socket.socket, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # gone already; the next read says so
+            connection.send(data)
+
+    def _drop(self, connection: socket.socket) -> None:
+        if self._open.pop(connection, b"") is None:
+            self._ends_at = time.monotonic() + self._idle
+        self._selector.unregister(connection)
+        connection.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,25 @@
+"""Ready-made tools. All of them stay inside one folder and change nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pure_agent_loop.toolbox.calculator import calculator
+from pure_agent_loop.toolbox.files import FileTools
+from pure_agent_loop.toolbox.workspace import Workspace, WorkspaceError
+
+__all__ = ["FileTools", "Workspace", "WorkspaceError", "calculator", "starter_tools"]
+
+
+def starter_tools(root: str | os.PathLike[str] = ".") -> list[Callable[..., Any]]:
+    """``list_dir`` and ``read_file``, restricted to a folder, and ``calculator``, for ``Agent(tools=...)``.
+
+    Args:
+        root: The folder whose files the tools may show.
+
+    Raises:
+        ConfigError: It is no folder.
+    """
+    return [*FileTools(Workspace(root)).tools(), calculator]

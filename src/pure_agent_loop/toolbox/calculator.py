@@ -1,0 +1,259 @@
+"""A calculator that runs arithmetic and nothing else.
+
+The expression is parsed, never evaluated as code. Numbers are exact fractions as long as possible, so
+that 0.1 + 0.2 is 0.3; sizes are bounded, so that 9**9**9 is an error and not an hour.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from pure_agent_loop.errors import PureAgentLoopError
+
+MAX_CHARS = 1_000
+MAX_BITS = 4_096  # about 1,200 digits
+MAX_FACTORIAL = 500
+MAX_ROUNDED = 400  # digits
+
+Number = Fraction | float
+
+
+class CalculatorError(PureAgentLoopError):
+    """An expression without a result. The message is for the model."""
+
+
+def calculator(expression: str) -> str:
+    """Calculate the value of an arithmetic expression.
+
+    Knows + - * / // % **, parentheses, pi, e, and functions such as sqrt, abs, round, min, max, log, sin.
+
+    Args:
+        expression: For example "(3 + 4) * 2" or "sqrt(2) / 2".
+    """
+    if len(expression) > MAX_CHARS:
+        raise CalculatorError(f"The expression is longer than {MAX_CHARS} characters. Calculate it in parts.")
+    try:
+        return _text(_value(_parsed(expression)))
+    except ZeroDivisionError:
+        raise CalculatorError("Division by zero.") from None
+    except (OverflowError, RecursionError):
+        raise CalculatorError("The result is too large, or the expression too deep.") from None
+
+
+# -- Reading ---------------------------------------------------------------------------------------
+
+_SIGNS = str.maketrans("×·⋅∙÷−–（）＋＊／，．０１２３４５６７８９", "****/--()+*/,.0123456789")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
+
+
+def _parsed(expression: str) -> ast.expr:
+    plain = _python(expression)
+    try:
+        return ast.parse(plain, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError):
+        raise CalculatorError(
+            f"{expression!r} is not an arithmetic expression. Write only numbers, operators and "
+            "functions, for example '(3 + 4) * 2'."
+        ) from None
+
+
+def _python(expression: str) -> str:
+    """The expression in Python's spelling; people and models also write ``1,200 × 15% = ?``."""
+    text = expression.strip().rstrip("=?？ ").lstrip("= ").translate(_SIGNS).replace("^", "**")
+    text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"**{match[0].translate(_SUPERSCRIPTS)}", text)
+    text = re.sub(r"(?<=[\d)])\s+[xX]\s+(?=[\d(])", " * ", text).replace("π", "pi").replace("√", "sqrt")
+    text = _without_grouping(text)
+    # "15%" at the end of a term is a percentage; between two numbers the sign is the remainder.
+    text = re.sub(r"(\d+(?:\.\d+)?)\s*%(?=\s*(?:$|\)|of\b))", r"(\1/100)", text)
+    return re.sub(r"\bof\b", "*", text)
+
+
+def _without_grouping(text: str) -> str:
+    """Drop thousands separators, but not the commas between the arguments of a function."""
+    inside_call = []
+    calls: list[bool] = []
+    for index, character in enumerate(text):
+        if character == "(":
+            calls.append(bool(re.search(r"[A-Za-z]\w*\s*$", text[:index])))
+        elif character == ")" and calls:
+            calls.pop()
+        inside_call.append(any(calls))
+    return _GROUPED.sub(lambda m: m[0] if inside_call[m.start()] else m[0].replace(",", ""), text)
+
+
+# -- Calculating -----------------------------------------------------------------------------------
+
+
+def _value(node: ast.expr) -> Number:
+    for kind, evaluate in _NODES.items():
+        if isinstance(node, kind):
+            return _bounded(evaluate(node))
+    raise CalculatorError(f"{_source(node)} cannot be calculated. Use numbers, operators and functions only.")
+
+
+def _constant(node: Any) -> Number:
+    if type(node.value) is int:
+        return Fraction(node.value)
+    if type(node.value) is float and math.isfinite(node.value):
+        return Fraction(repr(node.value))
+    raise CalculatorError(f"{_source(node)} is not a number this calculator knows.")
+
+
+def _name(node: Any) -> Number:
+    if node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    raise CalculatorError(f"Unknown name {node.id!r}. Known: {', '.join([*_CONSTANTS, *_FUNCTIONS])}.")
+
+
+def _unary(node: Any) -> Number:
+    value = _value(node.operand)
+    if isinstance(node.op, ast.USub):
+        return -value
+    if isinstance(node.op, ast.UAdd):
+        return value
+    raise CalculatorError("Only the signs + and - can stand before a number.")
+
+
+def _binary(node: Any) -> Number:
+    calculate = _OPERATORS.get(type(node.op))
+    if calculate is None:
+        raise CalculatorError("Unknown operator. Known: + - * / // % ** and parentheses.")
+    return _exact(calculate(_value(node.left), _value(node.right)))
+
+
+def _call(node: Any) -> Number:
+    name = getattr(node.func, "id", None)
+    if name is None:
+        raise CalculatorError(f"{_source(node)} is not a function call. Write a * sign for a product.")
+    if name not in _FUNCTIONS or node.keywords:
+        raise CalculatorError(f"Unknown function {name!r}. Known: {', '.join(_FUNCTIONS)}.")
+    arguments = [_value(each) for each in node.args]
+    try:
+        return _exact(_FUNCTIONS[name](*arguments))
+    except TypeError:
+        raise CalculatorError(
+            f"{name} does not take {len(arguments)} numbers like these. Inside a function a comma "
+            "separates numbers; write 1234, not 1,234."
+        ) from None
+    except ValueError:
+        raise CalculatorError(f"{_source(node)} has no real value.") from None
+
+
+def _exact(value: Any) -> Number:
+    """Whole numbers join the exact ones; what an operator made otherwise is judged by :func:`_bounded`."""
+    result: Number = Fraction(value) if isinstance(value, int) else value
+    return result
+
+
+def _bounded(value: Number) -> Number:
+    if isinstance(value, Fraction):
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+            raise OverflowError
+    elif not isinstance(value, float):
+        raise CalculatorError("The result is not a real number.")
+    elif not math.isfinite(value):
+        raise OverflowError
+    return value
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        # 1 bit: 0, 1 and -1 stay small whatever the exponent.
+        if bits > 1 and bits * abs(exponent) > MAX_BITS:
+            raise OverflowError
+    return _exact(base**exponent)
+
+
+def _round(value: Number, digits: Number = 0) -> Number:
+    """Halves go away from zero, as people expect, and not to the even neighbour."""
+    if digits != int(digits):
+        raise ValueError
+    unit = Fraction(10) ** max(-MAX_ROUNDED, min(int(digits), MAX_ROUNDED))
+    rounded = math.floor(abs(_fraction(value)) * unit + Fraction(1, 2)) / unit
+    return rounded if value > 0 else -rounded
+
+
+def _fraction(value: Number) -> Fraction:
+    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+
+
+def _factorial(value: Number) -> int:
+    if value != int(value) or value < 0:
+        raise ValueError
+    if value > MAX_FACTORIAL:
+        raise OverflowError
+    return math.factorial(int(value))
+
+
+def _log(value: Number, base: Number = math.e) -> float:
+    return math.log(value) if base == math.e else math.log(value, base)
+
+
+def _trigonometric(function: Callable[[Any], float]) -> Callable[[Any], float]:
+    """pi is not exact, so sin(pi) would be 1.2e-16."""
+    return lambda value: round(function(value), 15)
+
+
+_CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e}
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sqrt": math.sqrt,
+    "abs": abs,
+    "round": _round,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "min": lambda *numbers: min(numbers),
+    "max": lambda *numbers: max(numbers),
+    "pow": _power,
+    "exp": math.exp,
+    "log": _log,
+    "ln": _log,
+    "log2": math.log2,
+    "log10": math.log10,
+    "sin": _trigonometric(math.sin),
+    "cos": _trigonometric(math.cos),
+    "tan": _trigonometric(math.tan),
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "radians": math.radians,
+    "degrees": math.degrees,
+    "factorial": _factorial,
+}
+_NODES: dict[type[ast.expr], Callable[[Any], Number]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.Call: _call,
+}
+
+
+# -- Writing ---------------------------------------------------------------------------------------
+
+
+def _text(value: Number) -> str:
+    if value == int(value) and (isinstance(value, Fraction) or abs(value) < 1e15):
+        return str(int(value))
+    return f"{float(value):.15g}"
+
+
+def _source(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return repr(text if len(text) <= 60 else text[:60] + "...")

@@ -1,0 +1,54 @@
+"""Runs the real command in a process of its own, in an environment without keys."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60
+_FOREIGN = ("PAL_", "OPENAI_", "NO_COLOR", "FORCE_COLOR", "PURE_AGENT_LOOP", "COLUMNS", "PYTHON")
+
+
+class Pal:
+    """The command with a clean environment and an empty working folder."""
+
+    command = (sys.executable, "-m", "pure_agent_loop")
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = folder / "work"
+        self.workspace.mkdir()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN) or k == "PYTHONPATH"}
+        self.env["PURE_AGENT_LOOP_HOME"] = str(folder / "home")
+        self.env["TERM"] = "xterm"
+
+    def use(self, server) -> None:
+        self.env.update(PAL_BASE_URL=server.base_url, PAL_MODEL="scripted")
+
+    def __call__(self, *words: str, text: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
+        data = text.encode() if isinstance(text, str) else text
+        done = subprocess.run(
+            [*self.command, *words],
+            input=data,
+            capture_output=True,
+            cwd=self.workspace,
+            env={**self.env, **more},
+            timeout=PATIENCE,
+            check=False,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def start(self, *words: str, **options) -> subprocess.Popen[bytes]:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        options = {"args": [*self.command, *words], **pipes, **options}
+        return subprocess.Popen(cwd=self.workspace, env=self.env, **options)
+
+
+@pytest.fixture
+def pal(tmp_path: Path) -> Pal:
+    return Pal(tmp_path)

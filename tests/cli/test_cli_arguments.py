@@ -1,0 +1,104 @@
+"""The command line: what it accepts, what it refuses, and that asking for help costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pure_agent_loop import __version__
+from pure_agent_loop.cli.arguments import parse
+
+
+def test_the_defaults():
+    options = parse(["run", "do", "it"])
+    assert options.task == ["do", "it"]
+    assert (options.output_format, options.workspace, options.max_steps) == ("text", ".", 25)
+    assert (options.thinking, options.model, options.temperature, options.system) == ("off", None, None, None)
+    assert (options.quiet, options.no_tools, options.no_color) == (False, False, False)
+
+
+def test_options_may_stand_before_and_after_the_task():
+    for words in (["-m", "x", "-q", "do it"], ["do it", "-m", "x", "-q"], ["-q", "do it", "--model=x"]):
+        options = parse(["run", *words])
+        assert (options.task, options.model, options.quiet) == (["do it"], "x", True)
+
+
+def test_max_turns_is_another_name_for_max_steps():
+    assert parse(["run", "--max-turns", "3", "x"]).max_steps == 3
+
+
+def test_print_alone_means_run():
+    options = parse(["-p", "do it"])
+    assert (options.command, options.task, options.quiet) == ("run", ["do it"], True)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "COMMAND"),
+        (["dance"], 'pal run "your question"'),
+        (["run", "--max-steps", "0", "x"], "'0' is not a whole number from 1"),
+        (["run", "--max-steps", "many", "x"], "'many' is not a whole number from 1"),
+        (["run", "--temperature", "nan", "x"], "'nan' is not a number from 0 to 2"),
+        (["run", "--temperature", "3", "x"], "'3' is not a number from 0 to 2"),
+        (["run", "--thinking", "hard", "x"], "low"),
+        (["run", "--output-format", "xml", "x"], "stream-json"),
+        (["run", "--temp", "1", "x"], "--temp"),  # no abbreviations: they would change meaning later
+        (["model"], "ACTION"),
+        (["model", "pull"], "name"),
+    ],
+)
+def test_wrong_usage_is_said_and_gives_2(words, named, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(words)
+    assert stop.value.code == 2
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--api-key", "sk-canary-123"], ["--api-key=sk-canary-123"]])
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["run", *words, "x"])
+    shown = "".join(capsys.readouterr())
+    assert stop.value.code == 2
+    assert "PAL_API_KEY" in shown
+    assert "canary" not in shown
+
+
+def test_control_characters_in_arguments_are_not_repeated_raw(capsys):
+    with pytest.raises(SystemExit):
+        parse(["run", "--\x1b]0;owned\x07", "x"])
+    assert "\x1b]" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["model", "--help"], ["--version"], ["run", "--nope"]]
+)
+def test_help_and_errors_load_nothing_heavy(words):
+    code = (
+        "import sys\n"
+        "from pure_agent_loop.cli import main\n"
+        f"main({words!r})\n"
+        "heavy = {'openai', 'pydantic', 'pydantic_core', 'rich', 'httpx', 'httpx2', 'xllamacpp'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("LOADED []\n")
+
+
+def test_version_and_help_go_to_standard_output(pal):
+    shown = pal("--version")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"pure-agent-loop {__version__}\n", "")
+    shown = pal("run", "--help")
+    assert shown.returncode == 0
+    for word in ("--model", "--base-url", "--workspace", "PAL_API_KEY", "Exit codes: 0 done"):
+        assert word in shown.stdout
+    assert "--api-key" not in shown.stdout
+
+
+def test_no_command_shows_the_usage_on_standard_error(pal):
+    shown = pal()
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "usage: pal" in shown.stderr

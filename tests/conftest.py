@@ -1,0 +1,52 @@
+"""For every test: an environment without keys, asyncio only, and no way to a remote host."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+
+import pytest
+from hypothesis import settings
+
+NETWORK_FLAG = "PAL_TESTS_NETWORK"
+_FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PURE_AGENT_LOOP_LANG")
+
+
+def _is_local(host: object) -> bool:
+    if not isinstance(host, str) or host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _watch_sockets(event: str, args: tuple[object, ...]) -> None:
+    if event == "socket.connect" and isinstance(args[1], tuple):
+        host = args[1][0]
+    elif event == "socket.getaddrinfo":
+        host = args[0]
+    else:
+        return
+    if not _is_local(host):
+        raise RuntimeError(f"A test tried to reach {host!r}. Set {NETWORK_FLAG}=1 to allow that.")
+
+
+# The same examples each time; HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("steady", derandomize=True, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+if not os.environ.get(NETWORK_FLAG):
+    sys.addaudithook(_watch_sockets)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    for name in _FOREIGN:
+        monkeypatch.delenv(name, raising=False)

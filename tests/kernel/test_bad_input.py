@@ -1,0 +1,131 @@
+"""Wrong input: one clear error, at once, that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+from tests.helpers import add, check_events
+
+from pure_agent_loop import Agent, ConfigError, LoopLimits, ReactLoop, RetryConfig, Tool, ToolRegistry, tool
+from pure_agent_loop.testing import ScriptedLLM, refusing_url
+
+
+def untyped(city):
+    """Say the weather."""
+    return city
+
+
+def other_add(x: int) -> int:
+    """Add one."""
+    return x + 1
+
+
+LLM = ScriptedLLM([])
+MISTAKES = {
+    "thinking level": (lambda: Agent(llm=LLM, thinking_level="max"), ["thinking_level", "'max'", "high"]),
+    "llm and model": (lambda: Agent("gpt-5", llm=LLM), ["llm", "model", "Pass llm="]),
+    "llm and base_url": (lambda: Agent(llm=LLM, base_url="http://x/v1"), ["llm", "base_url"]),
+    "llm and api_key": (lambda: Agent(llm=LLM, api_key="k"), ["llm", "api_key"]),
+    "a client that is none": (
+        lambda: Agent(llm=object()),
+        ["chat(messages, tools=None", "object"],
+    ),
+    "no annotation": (lambda: Agent(llm=LLM, tools=[untyped]), ["untyped", "city", "annotation"]),
+    "two of one name": (
+        lambda: Agent(llm=LLM, tools=[add, Tool(other_add, name="add")]),
+        ["Two tools", "'add'", "@tool(name="],
+    ),
+    "tools is a function": (lambda: Agent(llm=LLM, tools=add), ["tools must be a list", "Tool('add')"]),
+    "tools is text": (lambda: Agent(llm=LLM, tools="add"), ["tools must be a list", "'add'"]),
+    "tools is a dict": (lambda: Agent(llm=LLM, tools={"add": add}), ["tools must be a list"]),
+    "tools is a number": (lambda: Agent(llm=LLM, tools=5), ["tools must be a list", "5"]),
+    "a tool is a number": (lambda: Agent(llm=LLM, tools=[5]), ["tool must be a function", "5"]),
+    "limits is a number": (lambda: Agent(llm=LLM, limits=5), ["limits must be a LoopLimits", "5"]),
+    "limits is zero": (lambda: Agent(llm=LLM, limits=0), ["limits must be a LoopLimits", "0"]),
+    "retry is a number": (lambda: Agent(llm=LLM, retry=3), ["retry must be a RetryConfig", "3"]),
+    "system prompt": (lambda: Agent(llm=LLM, system_prompt=None), ["system_prompt must be text", "None"]),
+    "language": (lambda: Agent(llm=LLM, language="fr"), ["language='fr'", "en, zh"]),
+    "a limit of zero": (lambda: LoopLimits(max_steps=0), ["LoopLimits.max_steps=0", "None for no limit"]),
+    "a negative limit": (lambda: LoopLimits(timeout=-1.0), ["LoopLimits.timeout=-1.0", "positive"]),
+    "a limit as text": (lambda: LoopLimits(max_tokens="9"), ["LoopLimits.max_tokens='9'", "positive"]),
+    "a limit that is a bool": (lambda: LoopLimits(max_turns=True), ["LoopLimits.max_turns=True"]),
+    "a limit that is no number": (lambda: LoopLimits(max_seconds=float("nan")), ["max_seconds=nan"]),
+    "negative retries": (lambda: RetryConfig(max_retries=-1), ["RetryConfig.max_retries=-1", "0 or more"]),
+    "a delay as text": (lambda: RetryConfig(base_delay="1"), ["RetryConfig.base_delay='1'"]),
+    "task": (lambda: Agent(llm=LLM).run(5), ["task must be text", "5"]),
+    "task is none": (lambda: Agent(llm=LLM).run_stream(None), ["task must be text", "None"]),
+    "task is a list": (lambda: Agent(llm=LLM).arun_stream(["x"]), ["task must be text", "['x']"]),
+    "no client": (lambda: ReactLoop(), ["ReactLoop needs one model client", "llm="]),
+    "two clients": (lambda: ReactLoop(LLM, client=LLM), ["ReactLoop needs one model client", "client="]),
+    "react tools": (lambda: ReactLoop(LLM, [untyped]), ["untyped", "city"]),
+    "react limits": (lambda: ReactLoop(LLM, limits=5), ["limits must be a LoopLimits"]),
+    "react retry": (lambda: ReactLoop(LLM, retry=5), ["retry must be a RetryConfig"]),
+    "react client": (lambda: ReactLoop(5), ["chat(messages, tools=None, **kwargs)", "int"]),
+    "react task": (lambda: ReactLoop(LLM).run(5), ["task must be text"]),
+    "react prompt": (lambda: ReactLoop(LLM).run("x", None), ["system_prompt must be text"]),
+    "a name with a space": (
+        lambda: tool(name="two words")(other_add),
+        ["'two words'", "@tool(name="],
+    ),
+    "an empty name": (lambda: Tool(other_add, name=""), ["''", "letters"]),
+    "a long name": (lambda: Tool(other_add, name="x" * 65), ["xxx", "64"]),
+    "a name that is a number": (lambda: Tool(other_add, name=5), ["5", "letters"]),
+    "a lambda": (lambda: tool(lambda: 1), ["<lambda>", "@tool(name="]),
+    "a timeout of zero": (lambda: Tool(other_add, timeout=0), ["timeout=0", "positive"]),
+    "a timeout as text": (lambda: Tool(other_add, timeout="5"), ["timeout='5'", "positive"]),
+    "a dict without function": (
+        lambda: ToolRegistry([{"name": "x"}]),
+        ["the keys name and function"],
+    ),
+    "a dict with other keys": (
+        lambda: ToolRegistry([{"name": "x", "function": add, "schema": {}}]),
+        ["description and parameters", "'schema'"],
+    ),
+    "a dict whose function is none": (
+        lambda: ToolRegistry([{"name": "x", "function": None}]),
+        ["must be a function", "None"],
+    ),
+    "a dict whose name is a number": (
+        lambda: ToolRegistry([{"name": 5, "function": other_add}]),
+        ["5", "letters"],
+    ),
+    "parameters that are a list": (
+        lambda: ToolRegistry([{"name": "x", "function": add, "parameters": []}]),
+        ["parameters must be a JSON Schema", "[]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_clearly(name):
+    mistake, words = MISTAKES[name]
+    with pytest.raises(ConfigError) as caught:
+        mistake()
+    assert isinstance(caught.value, ValueError)
+    for word in words:
+        assert word in str(caught.value)
+    assert LLM.requests == []
+
+
+def test_an_unreachable_server_is_named_in_one_error():
+    with refusing_url() as url:
+        result = Agent("m", "k", url, retry=RetryConfig(max_retries=1, base_delay=0, jitter=0)).run("go")
+    check_events(result.events)
+    assert result.stop_reason == "error"
+    assert url in result.error
+    assert [event.type.value for event in result.events] == [
+        "loop_start",
+        "notice",
+        "retry",
+        "error",
+        "loop_end",
+    ]
+
+
+def test_a_registry_is_taken_as_it_is():
+    registry = ToolRegistry([add])
+    assert Agent(llm=LLM, tools=registry).tools is registry
+
+
+def test_wrong_words_of_the_environment_are_ignored(monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "klingon")
+    assert Agent(llm=ScriptedLLM(["hi"])).run("go").content == "hi"

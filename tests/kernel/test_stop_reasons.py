@@ -1,0 +1,253 @@
+"""Why runs end: each reason once, with a valid history and the work kept."""
+
+from __future__ import annotations
+
+import pytest
+from tests.helpers import E, add, check_events, of_type, run_agent, run_kernel, start, tool_texts, types
+
+from pure_agent_loop import CancelToken, LLMError, LoopLimits, QueryState, tool
+from pure_agent_loop.kernel import run_loop
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.prompts import CHINESE, ENGLISH
+from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
+
+ADDS = [call("add", a=n, b=n) for n in range(6)]
+CUT = answer("cut ", finish_reason="length")
+
+
+def same_call(n):
+    return [call("add", a=1, b=1)] * n
+
+
+CASES = {
+    "completed": (LoopLimits(), [ADDS[1], "2."], "2."),
+    "token_limit": (
+        LoopLimits(max_tokens=20),
+        [*ADDS[:2], "so far 2"],
+        "so far 2\n\n[Stopped: The token",
+    ),
+    "max_steps": (
+        LoopLimits(max_turns=2),
+        [*ADDS[:2], "so far 2"],
+        "so far 2\n\n[Stopped: The step",
+    ),
+    "max_tool_calls": (
+        LoopLimits(max_tool_calls=2),
+        [ADDS[:2], "so far 2"],
+        "so far 2\n\n[Stopped: The limit of tool calls is reached.]",
+    ),
+    "doom_loop": (LoopLimits(), [*same_call(4), "I was stuck"], "I was stuck\n\n[Stopped: The same call was"),
+    "output_limit": (LoopLimits(), [CUT, CUT, CUT, CUT], "cut cut cut cut "),
+    "content_filter": (LoopLimits(), [answer("I will", finish_reason="content_filter")], "I will"),
+    "error": (LoopLimits(), [ADDS[1], LLMError("gone", kind="auth")], ""),
+}
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_each_reason(reason):
+    limits, script, content = CASES[reason]
+    with ScriptedLLM(script) as llm:
+        result = run_agent(llm, [add], limits=limits)
+    assert result.stop_reason == reason
+    assert result.content.startswith(content)
+    assert result.messages[0] == {"role": "user", "content": "go"}
+    assert result.state.failure is None or reason == "error"
+
+
+def test_budget():
+    clock = FakeClock()
+
+    @tool
+    def work() -> str:
+        """Take a minute."""
+        clock.advance(60)
+        return "done"
+
+    with ScriptedLLM([call("work"), call("work"), "two minutes of work"]) as llm:
+        result = run_kernel(llm, [work], clock=clock, limits=LoopLimits(max_seconds=100, timeout=None))
+    assert result.stop_reason == "budget"
+    assert result.content == "two minutes of work\n\n[Stopped: The time limit is reached.]"
+    assert result.state.ledger.seconds == 120
+
+
+def test_cancelled_between_steps():
+    token = CancelToken()
+
+    @tool
+    def stop() -> str:
+        """Cancel."""
+        token.cancel("enough")
+        return "stopped"
+
+    with ScriptedLLM([call("stop")]) as llm:
+        result = run_kernel(llm, [stop], cancel_token=token)
+    assert result.stop_reason == "cancelled"
+    assert token.reason == "enough"
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "length"])
+def test_an_empty_answer_that_was_cut_off(finish):
+    with ScriptedLLM([answer("", finish_reason=finish)], strict=False) as llm:
+        result = run_agent(llm)
+    if finish == "content_filter":
+        assert (result.stop_reason, len(llm.requests)) == ("content_filter", 1)
+    else:
+        assert (result.stop_reason, len(llm.requests)) == ("error", 2)
+    assert result.content == ""
+
+
+@pytest.mark.parametrize(
+    ("prompts", "notice", "note"),
+    [
+        (
+            ENGLISH,
+            "[Notice] The step limit is reached. No more",
+            "[Stopped: The step limit is reached.]",
+        ),
+        (CHINESE, "【提示】已达到步数上限。不能再使用工具", "【已停止：已达到步数上限。】"),
+    ],
+    ids=["en", "zh"],
+)
+def test_the_last_request_after_a_hard_limit_has_no_tools(prompts, notice, note):
+    with ScriptedLLM([ADDS[1], ["It is 2.", ADDS[2]]]) as llm:
+        result = run_kernel(llm, [add], limits=LoopLimits(max_turns=1), prompts=prompts)
+    assert llm.requests[0].tools is not None
+    assert llm.requests[1].tools is None
+    assert llm.requests[1].messages[-1]["content"].startswith(notice)
+    assert result.content == f"It is 2.\n\n{note}"
+    assert tool_texts(result.messages) == ["2"]
+    assert result.messages[-1] == {"role": "assistant", "content": "It is 2."}
+    assert (result.steps, result.events[-1].step) == (1, 2)
+
+
+def test_a_last_request_that_fails_still_ends_with_the_limit():
+    with ScriptedLLM([ADDS[1], LLMError("gone", kind="auth")]) as llm:
+        result = run_agent(llm, [add], limits=LoopLimits(max_turns=1))
+    assert result.stop_reason == "max_steps"
+    assert result.content == "[Stopped: The step limit is reached.]"
+    (error,) = of_type(result.events, E.ERROR)
+    assert (error.data["fatal"], error.content) == (False, "gone")
+    assert result.raise_for_error() is result
+
+
+def test_an_empty_last_answer_ends_with_the_note_alone():
+    with ScriptedLLM([ADDS[1], answer("")]) as llm:
+        result = run_agent(llm, [add], limits=LoopLimits(max_turns=1))
+    assert (result.stop_reason, result.content) == ("max_steps", "[Stopped: The step limit is reached.]")
+
+
+def test_a_finished_answer_wins_over_a_limit_it_reaches():
+    with ScriptedLLM(["done"]) as llm:
+        result = run_agent(llm, limits=LoopLimits(max_turns=1, max_tokens=1))
+    assert (result.stop_reason, result.content) == ("completed", "done")
+
+
+def test_the_doom_loop_is_refused_before_it_ends_the_run():
+    made = []
+
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        made.append(where)
+        return "nothing"
+
+    script = [call("look", where="here")] * 4
+    with ScriptedLLM([*script, "nothing is here"]) as llm:
+        result = run_agent(llm, [look])
+    assert result.stop_reason == "doom_loop"
+    assert made == ["here", "here"]
+    third, fourth = tool_texts(result.messages)[2:]
+    assert "you already made this same call 2 times in a row" in third
+    assert "you already made this same call 3 times" in fourth
+    failed = [event.data["is_error"] for event in of_type(result.events, E.OBSERVATION)]
+    assert failed == [False, False, True, True]
+
+
+def test_a_call_that_is_broken_again_and_again_is_a_doom_loop_too():
+    with ScriptedLLM([*[raw_call("add", '{"a": ')] * 4, "I cannot"]) as llm:
+        result = run_agent(llm, [add])
+    assert result.stop_reason == "doom_loop"
+    kinds = [text.splitlines()[1] for text in tool_texts(result.messages)]
+    assert kinds == [f"Error type: {kind}" for kind in ["InvalidArguments"] * 2 + ["RepeatedCall"] * 2]
+
+
+def test_after_a_refusal_something_else_may_be_done():
+    with ScriptedLLM([*same_call(3), call("add", a=2, b=2), *same_call(2), "fine"]) as llm:
+        result = run_agent(llm, [add])
+    assert result.stop_reason == "completed"
+    assert tool_texts(result.messages)[3:] == ["4", "2", "2"]
+
+
+def test_the_doom_loop_detection_can_be_switched_off():
+    with ScriptedLLM([*same_call(6), "fine"]) as llm:
+        result = run_agent(llm, [add], limits=LoopLimits(doom_loop_threshold=None))
+    assert tool_texts(result.messages) == ["2"] * 6
+
+
+def test_an_error_that_nobody_knows_ends_the_run_with_its_type():
+    with ScriptedLLM([RuntimeError("odd")]) as llm:
+        result = run_agent(llm)
+    assert result.stop_reason == "error"
+    assert result.error == "The model client failed: RuntimeError: odd"
+    with pytest.raises(LLMError, match="RuntimeError: odd") as caught:
+        result.raise_for_error()
+    assert isinstance(caught.value.original_error, RuntimeError)
+
+
+def test_an_error_outside_the_model_becomes_a_typed_one_for_those_who_raise_it():
+    class Fails:
+        async def compact(self, state):
+            raise KeyError("lost")
+
+    result = run_kernel(ScriptedLLM([]), compactor=Fails())
+    assert (result.stop_reason, types(result.events)) == ("error", ["loop_start", "error", "loop_end"])
+    assert result.events[1].content == "KeyError: 'lost'"
+    with pytest.raises(LLMError, match="The run failed: KeyError"):
+        result.raise_for_error()
+
+
+def test_a_state_that_has_stopped_does_nothing_more():
+    llm = ScriptedLLM(["hi"])
+    first = run_kernel(llm)
+    again = run_kernel(llm, state=first.state)
+    assert types(again.events) == ["loop_start", "loop_end"]
+    assert (again.content, again.stop_reason) == ("hi", "completed")
+
+
+@pytest.mark.anyio
+async def test_a_sink_that_fails_does_not_hide_and_leaves_a_valid_state():
+    seen = []
+
+    async def emit(event):
+        seen.append(event)
+        if event.type is E.OBSERVATION:
+            raise OSError("disk full")
+
+    state = start()
+    await run_loop(state, Kit(ScriptedLLM([ADDS[1]]), emit=emit, prompts=ENGLISH))
+    assert state.stop_reason == "error"
+    check_events(seen)
+    assert seen[-2].content == "OSError: disk full"
+
+
+def test_text_beside_calls_is_a_thought_and_not_the_answer():
+    with ScriptedLLM([["I add. ", ADDS[1]], "It is 2."]) as llm:
+        result = run_agent(llm, [add])
+    assert [event.content for event in of_type(result.events, E.THOUGHT)] == ["I add. ", "It is 2."]
+    assert result.content == "It is 2."
+
+
+def test_the_first_stop_reason_stays():
+    state = QueryState()
+    state.stop("max_steps")
+    state.stop("cancelled")
+    assert state.stop_reason == "max_steps"
+
+
+def test_partial_answers_of_failed_requests_are_dropped():
+    with ScriptedLLM([deltas("half an ans", LLMError("cut", kind="connection")), "whole answer"]) as llm:
+        result = run_agent(llm)
+    assert result.content == "whole answer"
+    (retry,) = of_type(result.events, E.RETRY)
+    assert retry.data["discard"] is True
+    assert len(result.messages) == 2

@@ -1,0 +1,193 @@
+"""The client's order of requests, with a scripted server client instead of a model."""
+
+import asyncio
+import json
+
+import pytest
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.local import LocalClient
+from pure_agent_loop.tool import tool
+from pure_agent_loop.toolbox import starter_tools
+
+USAGE = TokenUsage(10, 1, 11)
+
+
+class Inner(BaseLLMClient):
+    """Votes for one label on every question but the probes, and answers from a list."""
+
+    def __init__(self, label="talk", answers=(), refuse_schema=False):
+        self.label, self.answers, self.refuse_schema = label, list(answers), refuse_schema
+        self.requests = []
+        self.closed = False
+
+    async def chat(self, messages, tools=None, **kwargs):
+        self.requests.append((messages, tools, kwargs))
+        if kwargs.get("logprobs"):
+            return LLMResponse(None, usage=USAGE, raw=self._vote(messages), finish_reason="length")
+        if self.refuse_schema and kwargs.get("response_format", {}).get("type") == "json_schema":
+            raise LLMError("no grammar for this", kind="bad_request")
+        return LLMResponse(self.answers.pop(0), usage=USAGE, finish_reason="stop")
+
+    def _vote(self, messages):
+        label = self.label if "?!" in messages[-1]["content"] else "nothing"
+        tokens = [{"token": label, "logprob": -0.01}]
+        return {"choices": [{"logprobs": {"content": [{"top_logprobs": tokens}]}}]}
+
+    async def chat_stream(self, messages, tools=None, **kwargs):
+        self.requests.append((messages, tools, kwargs))
+        for piece in self.answers:
+            yield Delta(text=piece)
+        yield Delta(finish_reason="stop", usage=USAGE)
+
+    async def aclose(self):
+        self.closed = True
+
+
+@pytest.fixture
+def schemas(tmp_path):
+    return [tool(t).to_openai_schema() for t in starter_tools(tmp_path)]
+
+
+def ask(client, messages, tools=None, **kwargs):
+    async def collect():
+        return [delta async for delta in client.chat_stream(messages, tools, **kwargs)]
+
+    deltas = asyncio.run(collect())
+    assembler = Assembler()
+    for delta in deltas:
+        assembler.feed(delta)
+    return deltas, assembler.finish()
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def after_result(question, result):
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "calculator", "arguments": '{"expression": "6*7"}'},
+    }
+    return [
+        *user(question),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": result},
+    ]
+
+
+def test_a_call_comes_out_as_any_other_clients(schemas):
+    inner = Inner("read", answers=[json.dumps({"path": "b.txt"})])
+    _, response = ask(LocalClient(inner), user("a.txt b.txt?!"), schemas)
+    assert [(c.name, c.arguments, c.invalid) for c in response.tool_calls] == [
+        ("read_file", {"path": "b.txt"}, None)
+    ]
+    assert response.finish_reason == "tool_calls"
+    assert all(tools is None for _, tools, _ in inner.requests)
+
+
+def test_the_usage_is_that_of_all_requests_together(schemas):
+    inner = Inner("read", answers=[json.dumps({"path": "b.txt"})])
+    _, response = ask(LocalClient(inner), user("a.txt b.txt?!"), schemas)
+    assert response.usage == TokenUsage(
+        10 * len(inner.requests), len(inner.requests), 11 * len(inner.requests)
+    )
+
+
+def test_the_zero_of_the_votes_is_measured_once(schemas):
+    inner = Inner("calc")
+    client = LocalClient(inner)
+    ask(client, user("2 + 2?!"), schemas)
+    first = len(inner.requests)
+    ask(client, user("2 + 3?!"), schemas)
+    assert (first, len(inner.requests) - first) == (9, 1)
+
+
+def test_an_answer_in_words_is_streamed_with_the_callers_options(schemas):
+    inner = Inner("talk", answers=["Good ", "day"])
+    deltas, response = ask(
+        LocalClient(inner), user("Hi there?!"), schemas, temperature=0.3, tool_choice="auto"
+    )
+    assert [d.text for d in deltas if d.text] == ["Good ", "day"]
+    assert response.content == "Good day"
+    messages, _, options = inner.requests[-1]
+    assert messages == user("Hi there?!")
+    assert options["temperature"] == 0.3
+    assert "tool_choice" not in options
+
+
+def test_without_tools_or_with_tool_choice_none_nothing_is_chosen(schemas):
+    for tools, options in ((None, {}), (schemas, {"tool_choice": "none"})):
+        inner = Inner("read", answers=["ok"])
+        _, response = ask(LocalClient(inner), user("a.txt?!"), tools, **options)
+        assert (response.content, len(inner.requests)) == ("ok", 1)
+
+
+def test_a_true_sentence_about_the_result_is_the_answer(schemas):
+    inner = Inner(answers=["6*7 is 42"])
+    _, response = ask(LocalClient(inner), after_result("What is 6*7?", "42"), schemas)
+    assert response.content == "6*7 is 42"
+
+
+def test_a_false_sentence_is_not(schemas):
+    inner = Inner(answers=["6*7 is 42, and 3 more makes 46"])
+    _, response = ask(LocalClient(inner), after_result("What is 6*7?", "42"), schemas)
+    assert response.content == "6*7 = 42"
+    assert response.finish_reason == "stop"
+
+
+def test_a_long_result_costs_no_request(schemas):
+    inner = Inner()
+    _, response = ask(LocalClient(inner), after_result("What is 6*7?", "42\n" * 200), schemas)
+    assert "42\n42" in response.content
+    assert inner.requests == []
+
+
+def test_a_larger_model_answers_in_its_own_words(schemas):
+    inner = Inner(answers=["Forty-", "two"])
+    deltas, response = ask(LocalClient(inner, tiny=False), after_result("What is 6*7?", "42"), schemas)
+    assert response.content == "Forty-two"
+    assert len([d for d in deltas if d.text]) == 2
+
+
+def test_a_cut_off_argument_is_marked_and_never_guessed(schemas):
+    inner = Inner("read", answers=['{"path": "b.'])
+    _, response = ask(LocalClient(inner), user("a.txt b.txt?!"), schemas)
+    assert response.tool_calls[0].invalid
+
+
+def test_a_schema_the_server_refuses_is_replaced_by_any_object(schemas):
+    inner = Inner("read", answers=['{"path": "b.txt"}'], refuse_schema=True)
+    _, response = ask(LocalClient(inner), user("a.txt b.txt?!"), schemas)
+    assert response.tool_calls[0].arguments == {"path": "b.txt"}
+    assert inner.requests[-1][2]["response_format"] == {"type": "json_object"}
+
+
+def test_call_ids_of_one_history_differ(schemas):
+    history = after_result("What is 6*7?", "42")
+    _, first = ask(LocalClient(Inner("calc")), user("2 + 2?!"), schemas)
+    _, later = ask(LocalClient(Inner("calc")), [*history, *user("2 + 2?!")], schemas)
+    assert len({first.tool_calls[0].id, later.tool_calls[0].id, "c1"}) == 3
+
+
+def test_chat_gives_what_the_stream_gives(schemas):
+    response = asyncio.run(LocalClient(Inner("calc")).chat(user("2 + 2?!"), schemas))
+    assert response.tool_calls[0].arguments == {"expression": "2 + 2"}
+
+
+@pytest.mark.parametrize("text", ["", "docs 文件夹里有哪些文件？", "?!", "\ud800 \x00", "a" * 5000])
+def test_any_question_gets_some_answer(schemas, text):
+    inner = Inner("list", answers=["x"])
+    _, response = ask(LocalClient(inner), user(text), schemas)
+    assert response.finish_reason
+
+
+def test_closing_lets_go_of_the_server():
+    inner, released = Inner(), []
+    asyncio.run(LocalClient(inner, on_close=lambda: released.append(1)).aclose())
+    assert inner.closed
+    assert released == [1]

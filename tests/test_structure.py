@@ -1,0 +1,204 @@
+"""The shape of the package: who may import whom, and what an import may cost."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pure_agent_loop
+
+ROOT = Path(pure_agent_loop.__file__).parent
+PACKAGE = "pure_agent_loop"
+
+# A module imports only from its own layer or one above it in this list. docs/architecture.md says why.
+LAYERS = [
+    ("vocabulary", "_version errors text terminal prompts clock cancel events inbox journal threads"),
+    ("vocabulary", "llm llm.values"),
+    ("policies", "limits retry doom permissions renderer llm.profiles llm.arguments"),
+    (
+        "ports",
+        "llm.think llm.sse llm.wire llm.calls llm.response llm.types llm.base messages tokens tool schema",
+    ),
+    ("ports", "signature docstrings json_schema argument_errors"),
+    ("state", "state kit context"),
+    ("actors", "model_call tool_round"),
+    ("kernel", "kernel"),
+    (
+        "facades",
+        "result stream bridge runner conversation llm.sdk_errors llm.openai_client local choose agent loop",
+    ),
+    ("batteries", "toolbox testing evaluation"),
+    ("surfaces", "cli __main__ __init__"),
+]
+WHOLE_PACKAGES = {"local", "toolbox", "testing", "evaluation", "cli"}  # they stand in one layer each
+ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
+LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
+
+
+PUBLIC = [
+    "Agent",
+    "AgentResult",
+    "BaseLLMClient",
+    "CancelToken",
+    "ConfigError",
+    "Conversation",
+    "Delta",
+    "Event",
+    "EventType",
+    "HistoryError",
+    "JsonLinesRenderer",
+    "LLMError",
+    "LLMResponse",
+    "LimitChecker",
+    "LimitExceededError",
+    "LimitResult",
+    "LoopLimits",
+    "MissingExtraError",
+    "OpenAIClient",
+    "PlainRenderer",
+    "Profile",
+    "Prompts",
+    "PureAgentLoopError",
+    "QueryState",
+    "ReactLoop",
+    "Renderer",
+    "RetryAttempt",
+    "RetryConfig",
+    "RetryHandler",
+    "RichRenderer",
+    "TokenUsage",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolExecutionError",
+    "ToolRegistry",
+    "__version__",
+    "prompts_for",
+    "tool",
+]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name inside it; a package stands for its `__init__`."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = list(path.relative_to(ROOT).with_suffix("").parts)
+        if parts[-1] == "__init__" and len(parts) > 1:
+            parts.pop()
+        found[".".join(parts)] = path
+    return found
+
+
+def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
+    """Modules of the package that a file imports, at its top or inside a function, for types or for real."""
+    return set(_imports(ast.parse(path.read_text(encoding="utf-8")), known))
+
+
+def _imports(tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            if name.split(".")[0] == PACKAGE:
+                yield _module(name.removeprefix(PACKAGE).lstrip("."), known)
+
+
+def _module(name: str, known: dict[str, Path]) -> str:
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or "__init__"
+
+
+def graph() -> dict[str, set[str]]:
+    known = modules()
+    return {name: imports_of(path, known) - {name} for name, path in known.items()}
+
+
+def layer_of(module: str) -> int:
+    package = module.partition(".")[0]
+    known = package if package in WHOLE_PACKAGES else module
+    assert known in LAYER_OF, f"{module} stands in no layer: add it to LAYERS"
+    return LAYER_OF[known]
+
+
+def test_the_import_graph_has_no_cycle():
+    edges, finished, path = graph(), set(), []
+
+    def visit(module: str) -> None:
+        assert module not in path, f"import cycle: {' -> '.join([*path[path.index(module) :], module])}"
+        if module in finished:
+            return
+        path.append(module)
+        for target in sorted(edges[module]):
+            visit(target)
+        path.pop()
+        finished.add(module)
+
+    for module in sorted(edges):
+        visit(module)
+
+
+def test_imports_go_one_way():
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in graph().items()
+        for target in targets
+        if layer_of(target) > layer_of(module)
+    ]
+    assert wrong == []
+
+
+def test_every_layer_entry_exists():
+    names = set(modules())
+    assert [name for name in LAYER_OF if name not in names] == []
+
+
+def test_importing_the_package_loads_no_heavy_dependency():
+    heavy = {"openai", "pydantic", "pydantic_core", "rich", "xllamacpp", "httpx", "httpx2"}
+    code = f"import sys, pure_agent_loop; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_file_is_too_long_to_read():
+    long = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
+    assert {name: lines for name, lines in long.items() if lines > 420} == {}
+
+
+def test_the_kernel_reads_in_one_screen():
+    tree = ast.parse((ROOT / "kernel.py").read_text(encoding="utf-8"))
+    loop = next(n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == "run_loop")
+    assert loop.end_lineno is not None
+    assert loop.end_lineno - loop.lineno < 45
+
+
+def test_public_names_are_the_documented_ones():
+    assert sorted(pure_agent_loop.__all__) == sorted(PUBLIC)
+    assert all(hasattr(pure_agent_loop, name) for name in PUBLIC)
+
+
+def test_the_module_paths_of_the_contract_hold():
+    import importlib
+
+    contract = {
+        "agent": "Agent AgentResult",
+        "tool": "tool Tool ToolRegistry",
+        "events": "Event EventType",
+        "renderer": "Renderer",
+        "limits": "LoopLimits LimitChecker LimitResult",
+        "retry": "RetryConfig RetryHandler",
+        "errors": "PureAgentLoopError ToolExecutionError LLMError LimitExceededError",
+        "loop": "ReactLoop",
+        "llm.base": "BaseLLMClient",
+        "llm.types": "LLMResponse ToolCall TokenUsage",
+        "llm.openai_client": "OpenAIClient",
+    }
+    for path, names in contract.items():
+        module = importlib.import_module(f"{PACKAGE}.{path}")
+        assert [name for name in names.split() if not hasattr(module, name)] == [], path
