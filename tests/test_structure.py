@@ -22,6 +22,7 @@ LAYERS = [
         "ports",
         "llm.think llm.sse llm.wire llm.calls llm.response llm.types llm.base messages tokens tool schema",
     ),
+    ("ports", "llm.json_check llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "signature docstrings json_schema argument_errors"),
     ("state", "state kit context"),
     ("actors", "model_call tool_round"),

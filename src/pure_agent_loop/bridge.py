@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import contextvars
 import os
+import queue
 import sys
 import threading
 import weakref
@@ -61,19 +62,27 @@ class Portal:
         context = contextvars.copy_context()
         context.run(_DEPTH.set, self._depth)
         started: list[asyncio.Task[T]] = []
-        ended = threading.Event()
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # in an Event, Ctrl-C could leave a lock held
 
         def start() -> None:
             task = context.run(self.loop.create_task, coroutine)
             started.append(task)
-            task.add_done_callback(lambda _: ended.set())
+            task.add_done_callback(lambda _: ended.put(None))
 
-        self.loop.call_soon_threadsafe(start)
+        def stop() -> None:
+            if started:
+                started[0].cancel()
+            else:  # Ctrl-C came before it was handed over
+                coroutine.close()
+                ended.put(None)
+
         try:
-            ended.wait()
+            self.loop.call_soon_threadsafe(start)
+            ended.get()
         except KeyboardInterrupt:
-            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
-            ended.wait()
+            self.loop.call_soon_threadsafe(stop)
+            if not (started and started[0].done()):
+                ended.get()
             raise
         return started[0].result()
 

@@ -30,7 +30,7 @@ class Choice:
         client: The client for it.
         model: Its name.
         reason: A sentence that says which model it is, where it runs, and why it was chosen.
-        is_tiny: True for an embedded model: it is a demonstration, not a tool for work.
+        is_tiny: True for a model too small for real work: a demonstration.
     """
 
     client: BaseLLMClient
@@ -101,7 +101,7 @@ def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:
 
     client = open_local(None if name == "local" else name, tell)
     reason = f"{client.name}, embedded on this machine ({why})"
-    return Choice(client, client.name, reason, is_tiny=True)
+    return Choice(client, client.name, reason, is_tiny=client.is_tiny)
 
 
 def _environment_names_one() -> bool:

@@ -215,6 +215,12 @@ async def test_a_token_of_the_last_moment_leaves_the_answer():
     await asyncio.sleep(0)  # nothing is left over that hits the caller
 
 
+async def test_a_token_forgets_the_runs_that_are_over():
+    token = CancelToken()
+    await Agent(llm=ScriptedLLM(["done"])).arun("go", cancel_token=token)
+    assert token._callbacks == {}
+
+
 async def test_one_token_stops_many_runs():
     token, gates = CancelToken(), [Gate() for _ in range(3)]
     agents = [Agent(llm=ScriptedLLM([deltas(f"{n}", gate)])) for n, gate in enumerate(gates)]
@@ -297,6 +303,13 @@ class TestInterrupt:
             await asyncio.sleep(0.01)
             block.after(60)
             block.after(0.001)
+            await asyncio.Event().wait()
+        assert block.fired
+
+    async def test_a_deadline_that_was_moved_back_still_comes(self):
+        with Interrupt() as block:
+            block.after(0.001)
+            block.after(0.02)
             await asyncio.Event().wait()
         assert block.fired
 

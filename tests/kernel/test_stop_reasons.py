@@ -171,6 +171,14 @@ def test_a_call_that_is_broken_again_and_again_is_a_doom_loop_too():
     assert kinds == [f"Error type: {kind}" for kind in ["InvalidArguments"] * 2 + ["RepeatedCall"] * 2]
 
 
+def test_calls_that_are_broken_in_different_ways_are_no_repetition():
+    broken = [raw_call("add", "{" * (n + 1)) for n in range(5)]
+    with ScriptedLLM([*broken, "I cannot"]) as llm:
+        result = run_agent(llm, [add])
+    assert result.stop_reason == "completed"
+    assert all("InvalidArguments" in text for text in tool_texts(result.messages))
+
+
 def test_after_a_refusal_something_else_may_be_done():
     with ScriptedLLM([*same_call(3), call("add", a=2, b=2), *same_call(2), "fine"]) as llm:
         result = run_agent(llm, [add])

@@ -21,6 +21,7 @@ pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model
 
 HELLO = [{"role": "user", "content": "Hello, how are you?"}]
+COUNT = [{"role": "user", "content": "Count to five."}]
 QUICK = ServerSettings(idle=0.2)
 
 
@@ -94,9 +95,7 @@ def test_words_are_streamed_and_chinese_does_no_harm(model_file):
     async def ask():
         client = open_local(str(model_file), settings=QUICK)
         try:
-            pieces = [
-                d.text async for d in client.chat_stream([{"role": "user", "content": "Count to five."}])
-            ]
+            pieces = [d.text async for d in client.chat_stream(COUNT, temperature=0, max_tokens=24)]
             chinese = await client.chat(
                 [{"role": "user", "content": "docs 文件夹里有哪些文件？"}],
                 [
@@ -109,7 +108,7 @@ def test_words_are_streamed_and_chinese_does_no_harm(model_file):
             await client.aclose()
 
     pieces, chinese = asyncio.run(ask())
-    assert len([piece for piece in pieces if piece]) > 3
+    assert len([piece for piece in pieces if piece]) > 1
     assert chinese.finish_reason in ("stop", "length", "tool_calls")
 
 

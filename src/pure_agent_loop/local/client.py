@@ -68,6 +68,11 @@ class LocalClient(BaseLLMClient):
         self._on_close = on_close
         self._bias: dict[str, list[float]] = {}
 
+    @property
+    def is_tiny(self) -> bool:
+        """True if the model is too small for real work."""
+        return self._tiny
+
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
