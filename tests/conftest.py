@@ -33,8 +33,8 @@ def _watch_sockets(event: str, args: tuple[object, ...]) -> None:
         raise RuntimeError(f"A test tried to reach {host!r}. Set {NETWORK_FLAG}=1 to allow that.")
 
 
-# The same examples each time; HYPOTHESIS_PROFILE=default looks for new ones.
-settings.register_profile("steady", derandomize=True, database=None)
+# The same examples each time, however slow the machine; HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("steady", derandomize=True, database=None, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 if not os.environ.get(NETWORK_FLAG):

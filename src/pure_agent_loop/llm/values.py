@@ -93,6 +93,8 @@ def _count(data: Any, name: str) -> int | None:
 
 def get(value: Any, name: str) -> Any:
     """A field of a dict, an attribute of an SDK object, None where there is neither."""
+    if type(value) is dict:  # nearly always; the check of the abstract type costs ten times as much
+        return value.get(name)
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -149,6 +151,7 @@ class Delta(NamedTuple):
         finish_reason: Set once the server says why it ended.
         usage: Set once, usually at the end.
         raw: The last one is kept as ``LLMResponse.raw``.
+        notice: Something people should know, shown as a NOTICE event; no part of the answer.
     """
 
     text: str = ""
@@ -157,3 +160,4 @@ class Delta(NamedTuple):
     finish_reason: str | None = None
     usage: TokenUsage | None = None
     raw: Any = None
+    notice: str = ""

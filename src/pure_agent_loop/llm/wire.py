@@ -97,12 +97,31 @@ class BodyReader:
                 yield self._delta(parse_json(text))
 
     def _delta(self, data: Mapping[str, Any]) -> Delta:
+        text = _only_text(data)
+        if text:
+            self._has_written = True
+            return Delta(text)
         delta = parse_chunk(data)
         if self._has_written and _is_summary(data):
             delta = delta._replace(text="", reasoning="", tool_calls=())
         self._has_finished = self._has_finished or delta.finish_reason is not None
         self._has_written = self._has_written or bool(delta.text or delta.tool_calls)
         return delta
+
+
+def _only_text(data: Mapping[str, Any]) -> str:
+    """The text of a chunk that carries nothing else, empty for any other: nearly all chunks are such."""
+    choices = data.get("choices")
+    if type(choices) is not list or len(choices) != 1 or data.get("usage") or data.get("error"):
+        return ""
+    choice = choices[0]
+    delta = choice.get("delta") if type(choice) is dict else None
+    if type(delta) is not dict or choice.get("finish_reason") is not None or choice.get("usage"):
+        return ""
+    content = delta.get("content")
+    if type(content) is not str or any(delta[key] for key in delta if key not in ("content", "role")):
+        return ""
+    return content
 
 
 def _is_summary(data: Mapping[str, Any]) -> bool:
