@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 CLOSE_SECONDS = 1.0
+WAKE_SECONDS = 0.25
 # The portal under whose runs this code works, also in a worker thread of one of its tools.
 _DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
 _THREAD = threading.local()
@@ -78,11 +79,11 @@ class Portal:
 
         try:
             self.loop.call_soon_threadsafe(start)
-            ended.get()
+            _wait(ended)
         except KeyboardInterrupt:
             self.loop.call_soon_threadsafe(stop)
             if not (started and started[0].done()):
-                ended.get()
+                _wait(ended)
             raise
         return started[0].result()
 
@@ -115,6 +116,14 @@ class Portal:
         self._thread.join(CLOSE_SECONDS)
         if not self._thread.is_alive():
             self.loop.close()
+
+
+def _wait(ended: queue.SimpleQueue[None]) -> None:
+    """Wait in short stretches: a signal that comes just before a wait begins does not wake it."""
+    while True:
+        with suppress(queue.Empty):
+            ended.get(timeout=WAKE_SECONDS)
+            return
 
 
 class Closable(Protocol):

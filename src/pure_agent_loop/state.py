@@ -149,7 +149,7 @@ class QueryState:
         if self.closing:
             self.stop(self.closing)
         elif response.finish_reason == "content_filter":
-            self.stop("content_filter")
+            self._stop_with_note("content_filter", prompts)
         elif not response.content:
             self._after_empty(prompts)
         elif response.finish_reason == "length":
@@ -159,7 +159,7 @@ class QueryState:
 
     def _after_cut(self, prompts: Prompts) -> None:
         if self.continuations >= MAX_CONTINUATIONS:
-            self.stop("output_limit")
+            self._stop_with_note("output_limit", prompts)
             return
         self.continuations += 1
         self.transition_reason = "continue_answer"
@@ -174,6 +174,10 @@ class QueryState:
         self.asked_again = True
         self.transition_reason = "empty_answer"
         self.add_user(prompts.empty_answer, synthetic=True)
+
+    def _stop_with_note(self, reason: str, prompts: Prompts) -> None:
+        self.note = prompts.final_note.format(why=prompts.stopped[reason])
+        self.stop(reason)
 
     def stop(self, reason: str) -> None:
         """End the run; the first reason stays."""

@@ -28,7 +28,8 @@ def test_a_cut_answer_is_continued_and_joined():
 def test_continuing_has_an_end():
     with ScriptedLLM([cut(str(n)) for n in range(4)]) as llm:
         result = run_agent(llm)
-    assert (result.content, result.stop_reason) == ("0123", "output_limit")
+    note = ENGLISH.final_note.format(why=ENGLISH.stopped["output_limit"])
+    assert (result.content, result.stop_reason) == (f"0123\n\n{note}", "output_limit")
 
 
 def test_a_continuation_with_nothing_to_add_is_the_end():

@@ -36,6 +36,7 @@ class Recording:
 
     async def effect(self, key, run):
         assert key not in self.values, f"{key} happened twice"
+        self.values[key] = None  # in the order in which they begin; they may end in another
         self.values[key] = await run()
         return self.values[key]
 

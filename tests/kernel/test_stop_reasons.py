@@ -91,9 +91,10 @@ def test_an_empty_answer_that_was_cut_off(finish):
         result = run_agent(llm)
     if finish == "content_filter":
         assert (result.stop_reason, len(llm.requests)) == ("content_filter", 1)
+        assert result.content == ENGLISH.final_note.format(why=ENGLISH.stopped["content_filter"])
     else:
         assert (result.stop_reason, len(llm.requests)) == ("error", 2)
-    assert result.content == ""
+        assert result.content == ""
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ def test_both_languages_say_the_same_with_the_same_gaps(name):
 
 def test_both_languages_know_the_same_reasons():
     assert ENGLISH.stopped.keys() == CHINESE.stopped.keys()
-    assert {"max_steps", "max_tool_calls", "token_limit", "budget", "doom_loop"} == ENGLISH.stopped.keys()
+    limits = {"max_steps", "max_tool_calls", "token_limit", "budget", "doom_loop"}
+    assert limits | {"output_limit", "content_filter"} == ENGLISH.stopped.keys()
     assert all(ENGLISH.stopped.values())
     assert all(CHINESE.stopped.values())
 

@@ -241,6 +241,12 @@ def _model_list(names: Iterable[str]) -> Any:
     return {"object": "list", "data": data}
 
 
+async def _let_accepting_finish() -> None:
+    """Between its acceptance and our callback a connection takes a few turns of the event loop."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 class _Host:
     """A thread with an event loop that listens on a free loopback port and ends reliably."""
 
@@ -289,11 +295,12 @@ class _Host:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        await _let_accepting_finish()
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
-            await asyncio.sleep(0)  # lets the sockets be closed, and one more be accepted
+            await _let_accepting_finish()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A plain callback: each connection is known from its first moment, so closing misses none.
