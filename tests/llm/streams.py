@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.llm.wire import BodyReader
 
 DONE = b"data: [DONE]\n\n"
 

@@ -12,8 +12,9 @@ from http_probe import HELLO, Probe, ask
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.sse import SSEDecoder
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
-from pure_agent_loop.llm.wire import SSEDecoder, parse_chunk
+from pure_agent_loop.llm.wire import parse_chunk
 from pure_agent_loop.testing import (
     Gate,
     ScriptedLLM,

@@ -86,7 +86,7 @@ class OpenCall:
         same_id = bool(part.id) and part.id == self.id
         if not isinstance(part.arguments, str):
             return same_id and part.arguments == self.whole
-        if same_id and (self.whole == {} or self.text.strip() == "{}"):
+        if same_id and (self.whole == {} or self.text.strip() in ("{}", part.arguments.strip())):
             return True
         grows = part.arguments.startswith(self.pieces[-1]) if self.pieces else False
         return grows and (same_id or (len(self.pieces) > 1 and _is_chain(self.pieces)))
@@ -107,7 +107,8 @@ class OpenCall:
         if len(self.pieces) < 2:
             return []
         after_placeholder = ["".join(self.pieces[1:])] if self.pieces[0].strip() == "{}" else []
-        repeated_in_full = [self.pieces[-1]] if _is_chain(self.pieces) else []
+        is_again = self.pieces[-1].strip() == "".join(self.pieces[:-1]).strip()
+        repeated_in_full = [self.pieces[-1]] if is_again or _is_chain(self.pieces) else []
         return repeated_in_full + after_placeholder
 
 

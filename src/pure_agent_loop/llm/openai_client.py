@@ -21,11 +21,11 @@ from pure_agent_loop.bridge import close_at_exit
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.llm.wire import BodyReader
 from pure_agent_loop.text import to_jsonable
 
 if TYPE_CHECKING:

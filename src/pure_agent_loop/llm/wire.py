@@ -1,4 +1,4 @@
-"""The chat-completions wire: bytes of an answer to deltas. Pure: no I/O.
+"""The chat-completions wire: JSON of an answer to deltas, and what its errors mean. Pure: no I/O.
 
 What cannot be read raises `LLMError` and is never skipped: a part of an answer must not get lost.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,12 @@ from jiter import from_json
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
-from pure_agent_loop.llm.sse import BOM, SSEDecoder
+from pure_agent_loop.llm.sse import BOM
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.text import safe_str, shorten
 
-DONE = b"[DONE]"
 CLOSED = "closed_without_reason"  # a finish reason of ours: a proper end, but the server did not say why
 MESSAGE_CHARS = 500
-_WHITE = b" \t\r\n"
 _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
 _QUOTA = re.compile(
     r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
@@ -31,103 +29,6 @@ _QUOTA = re.compile(
 _TRY_LATER = re.compile(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
 _RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
 _BUSY = re.compile(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
-
-
-class BodyReader:
-    """Deltas from the body of an answer: a stream of events, or one JSON document, whichever it is.
-
-    Servers are not always asked for what they send, nor do they always label it rightly; so the first
-    bytes decide.
-
-    Args:
-        content_type: As the server labelled it.
-    """
-
-    def __init__(self, content_type: str = "") -> None:
-        self.is_done = False  # nothing that follows belongs to the answer
-        self._labelled_html = "html" in content_type.lower()
-        self._kind = ""  # "events" or "document", once it is known
-        self._document: list[bytes] = []
-        self._decoder = SSEDecoder()
-        self._has_finished = self._has_written = False
-
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Take in bytes; yield the deltas they complete.
-
-        Raises:
-            LLMError: They cannot be read, or say that the request failed.
-        """
-        if not self._kind:
-            self._kind = self._look_at(data)
-        if self._kind == "document":
-            self._document.append(data)
-        elif self._kind and not self.is_done:
-            yield from self._read(self._decoder.feed(data))
-
-    def close(self) -> Iterator[Delta]:
-        """Yield what was held back, once the body has ended. Raises what `feed` raises."""
-        if self._kind == "document":
-            data = parse_json(b"".join(self._document))
-            yield parse_completion(data)._replace(raw=data)
-        elif not self.is_done:
-            yield from self._read(self._decoder.flush())
-
-    def _look_at(self, data: bytes) -> str:
-        first = data.lstrip(_WHITE + BOM)[:1]
-        if first == b"<" or (self._labelled_html and first and first not in b"{[:deir"):
-            raise LLMError(
-                "The server answered with a web page instead of an API answer. "
-                "Check base_url; it usually ends in /v1.",
-                kind="bad_request",
-            )
-        if first and first in b"{[":
-            return "document"
-        return "events" if first else ""
-
-    def _read(self, payloads: Iterator[bytes]) -> Iterator[Delta]:
-        for payload in payloads:
-            text = payload.strip()
-            if text == DONE:
-                self.is_done = True
-                # It is a finish signal too, for servers that send no finish reason with their answer.
-                if self._has_written and not self._has_finished:
-                    yield Delta(finish_reason=CLOSED)
-                return
-            if text:
-                yield self._delta(parse_json(text))
-
-    def _delta(self, data: Mapping[str, Any]) -> Delta:
-        text = _only_text(data)
-        if text:
-            self._has_written = True
-            return Delta(text)
-        delta = parse_chunk(data)
-        if self._has_written and _is_summary(data):
-            delta = delta._replace(text="", reasoning="", tool_calls=())
-        self._has_finished = self._has_finished or delta.finish_reason is not None
-        self._has_written = self._has_written or bool(delta.text or delta.tool_calls)
-        return delta
-
-
-def _only_text(data: Mapping[str, Any]) -> str:
-    """The text of a chunk that carries nothing else, empty for any other: nearly all chunks are such."""
-    choices = data.get("choices")
-    if type(choices) is not list or len(choices) != 1 or data.get("usage") or data.get("error"):
-        return ""
-    choice = choices[0]
-    delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict or choice.get("finish_reason") is not None or choice.get("usage"):
-        return ""
-    content = delta.get("content")
-    if type(content) is not str or any(delta[key] for key in delta if key not in ("content", "role")):
-        return ""
-    return content
-
-
-def _is_summary(data: Mapping[str, Any]) -> bool:
-    """True for a chunk that repeats the whole answer, as some servers send at the end of their stream."""
-    choice = _first_choice(data)
-    return choice is not None and not get(choice, "delta") and bool(get(choice, "message"))
 
 
 def parse_json(payload: bytes) -> Mapping[str, Any]:
@@ -187,7 +88,7 @@ def parse_completion(data: Any) -> Delta:
         replace(part, index=number) for number, part in enumerate(delta.tool_calls)
     )  # each is whole
     delta = delta._replace(tool_calls=calls)
-    choice = _first_choice(data)
+    choice = first_choice(data)
     if choice is None:
         raise LLMError("The server answered without any choice.", kind="incomplete")
     named = "finish_reason" in choice if isinstance(choice, Mapping) else hasattr(choice, "finish_reason")
@@ -200,7 +101,7 @@ def _parse_answer(data: Any, places: tuple[str, str]) -> Delta:
     error = _error_in(data)
     if error is not None:
         raise error_from_body(error)
-    choice = _first_choice(data)
+    choice = first_choice(data)
     usage = TokenUsage.from_openai(get(data, "usage"))
     if choice is None:
         return Delta(usage=usage)
@@ -226,15 +127,22 @@ def _error_in(data: Any) -> Any:
     return data if bare and any(isinstance(data.get(key), str) for key in ("message", "detail")) else None
 
 
-def _first_choice(data: Any) -> Any:
+def first_choice(data: Any) -> Any:
+    """The choice with the lowest index of a chunk or a completion, None if there is none."""
     choices = get(data, "choices")
     if isinstance(choices, Mapping):
         choices = [choices]
     if isinstance(choices, (list, tuple)):
-        return next((_object(choice) for choice in choices if choice is not None), None)
+        found = [_object(choice) for choice in choices if choice is not None]
+        return min(found, key=lambda choice: choice_index(choice) or 0, default=None)
     if choices and _is_json(choices):
         raise _unreadable("choices that are no list", choices)
     return None
+
+
+def choice_index(choice: Any) -> int | None:
+    """Which of several answers a choice belongs to, None where it does not say."""
+    return _index(get(choice, "index"))
 
 
 def _is_json(value: Any) -> bool:

@@ -1,0 +1,51 @@
+"""A conformance kit for chat-completions clients: answers as servers really send them.
+
+Each `Quirk` has the bytes of a body and what must come out of it. `serve` answers with it on a real
+loopback server, and `check` says what a client, ours or any other, made wrong:
+
+    for quirk in QUIRKS:
+        with serve(quirk) as server:
+            print(quirk.name, check(quirk, ask_my_client(server.base_url)))
+"""
+
+from typing import Any
+
+from pure_agent_loop.testing.quirks.checking import AsItIs, check, serve
+from pure_agent_loop.testing.quirks.model import Expected, Outcome, OutcomeCall, Quirk
+from pure_agent_loop.testing.quirks.of_arguments import FORM_QUIRKS, UNUSABLE_QUIRKS
+from pure_agent_loop.testing.quirks.of_calls import ID_QUIRKS, INDEX_QUIRKS, NAME_QUIRKS
+from pure_agent_loop.testing.quirks.of_endings import ERROR_QUIRKS, FINISH_QUIRKS, USAGE_QUIRKS
+from pure_agent_loop.testing.quirks.of_framing import FRAMING_QUIRKS
+from pure_agent_loop.testing.quirks.of_places import PLACE_QUIRKS
+from pure_agent_loop.testing.quirks.of_text import TEXT_QUIRKS, THINKING_QUIRKS
+
+__all__ = ["QUIRKS", "TOOLS", "AsItIs", "Expected", "Outcome", "OutcomeCall", "Quirk", "check", "serve"]
+
+QUIRKS: tuple[Quirk, ...] = (
+    *INDEX_QUIRKS,
+    *ID_QUIRKS,
+    *NAME_QUIRKS,
+    *PLACE_QUIRKS,
+    *FORM_QUIRKS,
+    *UNUSABLE_QUIRKS,
+    *TEXT_QUIRKS,
+    *THINKING_QUIRKS,
+    *FINISH_QUIRKS,
+    *USAGE_QUIRKS,
+    *ERROR_QUIRKS,
+    *FRAMING_QUIRKS,
+)
+
+
+def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
+    properties = {key: {"type": kind} for key, kind in parameters.items()}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+# The tools that the calls of the quirks name, to be sent with a request.
+TOOLS: tuple[dict[str, Any], ...] = (
+    _tool("add", "Add two numbers.", a="integer", b="integer"),
+    _tool("now", "Tell the time."),
+    _tool("say", "Say something.", text="string"),
+)
