@@ -20,10 +20,10 @@ LAYERS = [
     ("policies", "limits retry doom permissions renderer llm.profiles llm.arguments"),
     (
         "ports",
-        "llm.think llm.sse llm.wire llm.calls llm.response llm.types llm.base messages tokens tool schema",
+        "llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base",
     ),
     ("ports", "llm.json_check llm.recover llm.react_text llm.json_text llm.tool_mode"),
-    ("ports", "signature docstrings json_schema argument_errors"),
+    ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
     ("state", "state kit context"),
     ("actors", "model_call tool_round"),
     ("kernel", "kernel"),

@@ -16,6 +16,7 @@ from pure_agent_loop.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import check_thinking_level
+from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
@@ -54,6 +55,8 @@ class Agent:
         temperature: Randomness of the answers; left out for models that refuse it, and when None.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
+        tool_mode: How the model is brought to act: ``native`` tool calls, constrained ``json``, ReAct
+            ``text``, or ``auto`` to find out.
         language: ``"en"`` or ``"zh"`` for what the framework says to the model; else
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
@@ -68,7 +71,7 @@ class Agent:
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: str | None = DEFAULT_MODEL,
         api_key: str | None = None,
         base_url: str | None = None,
         llm: ChatModel | None = None,
@@ -80,6 +83,7 @@ class Agent:
         thinking_level: str = "off",
         emit_reasoning_events: bool = False,
         *,
+        tool_mode: str = "auto",
         language: str | None = None,
         prompts: Prompts | None = None,
         first_byte_timeout: float | None = 60.0,
@@ -88,7 +92,9 @@ class Agent:
         **llm_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
+        check_tool_mode(tool_mode)
         check_types(system_prompt, limits, retry)
+        model = DEFAULT_MODEL if model is None else _checked_name(model)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
@@ -104,12 +110,13 @@ class Agent:
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
+        words = prompts or prompts_for(language)
         self._kit = Kit(
-            client=llm,
+            client=ToolModeClient(llm, tool_mode, words),
             tools=self.tools,
             limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
-            prompts=prompts or prompts_for(language),
+            prompts=words,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
             first_byte_timeout=first_byte_timeout,
@@ -180,6 +187,12 @@ class Agent:
         return Run(
             state, replace(self._kit, cancel_token=cancel_token, opening=(*self._kit.opening, *notices))
         )
+
+
+def _checked_name(model: object) -> str:
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"model must be a model's name; it is {model!r:.80}.")
+    return model
 
 
 def _check_client(llm: object, model: str, api_key: str | None, base_url: str | None) -> None:

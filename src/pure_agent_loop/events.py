@@ -4,7 +4,7 @@ The grammar of a run (``*`` any number, ``?`` at most once):
 
     run    = LOOP_START NOTICE* step* ERROR? LOOP_END
     step   = SOFT_LIMIT? NOTICE* answer (ACTION+ OBSERVATION+)? STEP_END
-    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY)* REASONING? THOUGHT?
+    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE)* REASONING? THOUGHT?
 
 A run that is cancelled or fails leaves its step where it is: the rest of `step` is missing, and calls
 without an OBSERVATION have their result in the messages of LOOP_END.

@@ -95,6 +95,8 @@ class _ModelCall:
 
     async def _show(self, delta: Delta) -> None:
         emit, step = self._kit.emit, self._step
+        if delta.notice:
+            await emit(Event.notice(step, delta.notice))
         if delta.reasoning and self._kit.emit_reasoning:
             self._shown = True
             await emit(Event.reasoning_delta(step, delta.reasoning))

@@ -34,6 +34,8 @@ class Prompts:
     repeated_call: str
     continue_answer: str
     empty_answer: str
+    react: str
+    json_action: str
     stopped: dict[str, str]
 
 
@@ -60,12 +62,34 @@ ENGLISH = Prompts(
     continue_answer="[Notice] Your answer was cut off at the output limit. Go on exactly where you stopped; "
     "do not repeat anything.",
     empty_answer="[Notice] Your answer was empty. Give your answer now.",
+    react="""You work in steps. You can use these tools:
+{tools}
+
+Each time, write either
+
+Thought: what to do next and why
+Action: the name of one tool
+Action Input: its arguments as one JSON object
+
+and stop, to get the result as an Observation; or, once you know the answer,
+
+Thought: I know the answer
+Final Answer: the answer""",
+    json_action="""You work in steps. You can use these tools:
+{tools}
+
+Each time, write one JSON object and nothing else: either a call,
+{{"tool": "the name of one tool", "arguments": {{...}}}}
+to get its result as an Observation; or, once you know the answer or no tool helps,
+{{"tool": "final_answer", "arguments": {{"answer": "the answer"}}}}""",
     stopped={
         "max_steps": "The step limit is reached.",
         "max_tool_calls": "The limit of tool calls is reached.",
         "token_limit": "The token limit is reached.",
         "budget": "The time limit is reached.",
         "doom_loop": "The same call was repeated again and again.",
+        "output_limit": "The answer was cut off at the output limit again and again.",
+        "content_filter": "The server's content filter cut the answer off.",
     },
 )
 
@@ -88,12 +112,34 @@ CHINESE = Prompts(
     "请使用已有结果，或换一种做法。",
     continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",
     empty_answer="【提示】你的回答是空的。请现在给出答案。",
+    react="""你分步骤工作。可以使用这些工具：
+{tools}
+
+每次写下
+
+Thought: 下一步做什么，为什么
+Action: 一个工具的名称
+Action Input: 参数，一个 JSON 对象
+
+然后停下，等待 Observation 中的结果；或者在知道答案之后写下
+
+Thought: 我知道答案了
+Final Answer: 答案""",
+    json_action="""你分步骤工作。可以使用这些工具：
+{tools}
+
+每次只写一个 JSON 对象，不写其他内容：要么是一次调用，
+{{"tool": "一个工具的名称", "arguments": {{...}}}}
+其结果会作为 Observation 给你；要么在知道答案或没有工具能帮忙时写下
+{{"tool": "final_answer", "arguments": {{"answer": "答案"}}}}""",
     stopped={
         "max_steps": "已达到步数上限。",
         "max_tool_calls": "已达到工具调用次数上限。",
         "token_limit": "已达到 token 上限。",
         "budget": "已达到时间上限。",
         "doom_loop": "同样的调用一再重复。",
+        "output_limit": "回答一再在输出上限处被截断。",
+        "content_filter": "回答被服务器的内容过滤截断。",
     },
 )
 

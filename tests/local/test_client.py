@@ -191,3 +191,53 @@ def test_closing_lets_go_of_the_server():
     asyncio.run(LocalClient(inner, on_close=lambda: released.append(1)).aclose())
     assert inner.closed
     assert released == [1]
+
+
+def other_tool(**extra):
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    function = {"name": "get_weather", "description": "Get the weather of a city.", "parameters": parameters}
+    return {"type": "function", "function": {**function, **extra}}
+
+
+def test_a_tool_never_seen_before_is_chosen_without_a_request():
+    inner = Inner(answers=[json.dumps({"city": "Oslo"})])
+    _, response = ask(LocalClient(inner), user("What is the weather in Oslo or Bergen?"), [other_tool()])
+    assert [(c.name, c.arguments) for c in response.tool_calls] == [("get_weather", {"city": "Oslo"})]
+    assert len(inner.requests) == 1
+    assert response.raw == {"requests": 1}
+
+
+def test_a_question_that_no_such_tool_helps_with_is_answered_in_words():
+    inner = Inner(answers=["Shakespeare"])
+    _, response = ask(LocalClient(inner), user("Who wrote Hamlet?"), [other_tool()])
+    assert (response.content, len(inner.requests)) == ("Shakespeare", 1)
+
+
+def test_tools_with_and_without_written_examples_stand_side_by_side(schemas):
+    tools = [*schemas, other_tool()]
+    inner = Inner("calc", answers=[json.dumps({"city": "Oslo"})])
+    _, response = ask(LocalClient(inner), user("What is the weather in Oslo?"), tools)
+    assert response.tool_calls[0].name == "get_weather"
+    _, response = ask(LocalClient(Inner("calc")), user("What is 2 + 2?!"), tools)
+    assert response.tool_calls[0].name == "calculator"
+
+
+def test_a_piece_taken_twice_is_asked_for_once_more():
+    pair = {"from": {"type": "string"}, "to": {"type": "string"}}
+    flight = other_tool(
+        name="find_flight",
+        description="Find a flight.",
+        parameters={"type": "object", "properties": pair, "required": ["from", "to"]},
+    )
+    answers = [json.dumps({"from": "Oslo", "to": "Oslo"}), json.dumps({"from": "Oslo", "to": "Rome"})]
+    inner = Inner(answers=answers)
+    _, response = ask(LocalClient(inner), user("Find a flight from Oslo to Rome"), [flight])
+    assert response.tool_calls[0].arguments == {"from": "Oslo", "to": "Rome"}
+    assert len(inner.requests) == 2
+
+
+def test_a_larger_model_writes_the_arguments_freely():
+    inner = Inner(answers=[json.dumps({"city": "Oslo, Norway"})])
+    client = LocalClient(inner, tiny=False)
+    _, response = ask(client, user("What is the weather in Oslo?"), [other_tool()])
+    assert response.tool_calls[0].arguments == {"city": "Oslo, Norway"}

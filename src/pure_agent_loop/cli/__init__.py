@@ -49,6 +49,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.models import model
 
         return model(options, output)
+    if options.command == "eval":
+        from pure_agent_loop.cli.evaluate import evaluate
+
+        return evaluate(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

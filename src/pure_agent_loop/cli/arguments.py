@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.evaluation import command as evaluation
 from pure_agent_loop.terminal import safe_text
 
 DEFAULT_MAX_STEPS = 25
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 THINKING_LEVELS = ("off", "low", "medium", "high")
+TOOL_MODES = ("auto", "native", "json", "text")
 
 _RUN_EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
@@ -60,6 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     _add_run(commands)
     _add_model(commands)
+    _add_eval(commands)
     return parser
 
 
@@ -86,12 +89,18 @@ def _add_model_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
     group.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, usually ending in /v1")
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
-    group.add_argument("--temperature", type=_temperature, metavar="T", help="0 to 2 (default: 0.7)")
+    group.add_argument("--temperature", type=_temperature, metavar="T", help="0 to 2")
     group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
-    group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+    group.add_argument(
+        "--tool-mode",
+        choices=TOOL_MODES,
+        default="auto",
+        help="how the model is asked for tool calls (default: auto, which finds out)",
+    )
 
 
 def _add_work_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
     group.add_argument(
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
@@ -133,6 +142,19 @@ def _add_model(commands: argparse._SubParsersAction[_Parser]) -> None:
     pull.add_argument("name", help="a name from 'pal model list', or the address of a .gguf file")
     use = actions.add_parser("use", help="make a model the one that runs by default", allow_abbrev=False)
     use.add_argument("name", help="a name from 'pal model list', or the path of a .gguf file")
+
+
+def _add_eval(commands: argparse._SubParsersAction[_Parser]) -> None:
+    evaluate = commands.add_parser(
+        "eval",
+        help="measure how well a model calls tools",
+        description=evaluation.DESCRIPTION,
+        epilog=evaluation.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_model_options(evaluate.add_argument_group("model"))
+    evaluation.add_arguments(evaluate.add_argument_group("questions"))
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -69,6 +69,7 @@ def _agent(options: argparse.Namespace, choice: Choice, workspace: Path) -> Agen
         tools=[] if options.no_tools else starter_tools(workspace),
         limits=LoopLimits(max_turns=options.max_steps),
         thinking_level=options.thinking,
+        tool_mode=options.tool_mode,
         emit_reasoning_events=options.thinking != "off",
         **settings,
     )

@@ -7,35 +7,38 @@ Two short requests instead of one long answer:
     example questions (small models love one label whatever the question), plus how much the question
     resembles the option's examples. The last part decides where the model has no opinion; a better model's
     votes are much stronger than it.
-2.  *With what.* The arguments as JSON under a schema; for the smallest models each argument can only be a
-    piece of the question. Where that leaves one choice, the model is not asked at all.
+2.  *With what.* See `arguments`.
+
+Tools for which no examples were written are chosen by `relevance` instead, without a request.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pure_agent_loop.local.arguments import Arguments, arguments_for, parse_answer
 from pure_agent_loop.local.examples import TALK, Example, ToolSpec, chinese_for, examples_for
-from pure_agent_loop.local.spans import (
-    features,
-    has_cjk,
-    numbers,
-    paths,
-    phrases,
-    similarity,
-    sum_pattern,
-    written_sum,
-)
-from pure_agent_loop.local.turns import as_mapping
+from pure_agent_loop.local.spans import features, has_cjk, name_words, similarity
+from pure_agent_loop.local.turns import Message, few_shot
 
-Message = dict[str, Any]
+__all__ = [
+    "Arguments",
+    "Choice",
+    "Message",
+    "Option",
+    "arguments_for",
+    "choice_for",
+    "mean_votes",
+    "parse_answer",
+]
+
 VOTES = 300  # how many of the most likely next tokens are looked at
 RESEMBLANCE_WEIGHT = 8.0
+CLEAR_RESEMBLANCE = 0.7  # so much like a written example that no tool without any is preferred
 _SHOTS = 2
 _PROBES = 2
 _FLOOR = -12.0
@@ -126,29 +129,16 @@ def mean_votes(votes: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) / len(column) for column in zip(*votes, strict=True)]
 
 
-def few_shot(system: str, shots: Sequence[tuple[str, str]], question: str) -> list[Message]:
-    """A conversation in which the shots have already happened."""
-    messages: list[Message] = [{"role": "system", "content": system}]
-    for asked, said in shots:
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
-    return [*messages, {"role": "user", "content": question}]
-
-
 def choice_for(tools: Sequence[ToolSpec]) -> Choice:
     """The choice between some tools and answering in words."""
     options: list[Option] = []
     used: set[str] = set()
     for tool in tools:
-        label = _label([*_words(tool.name), *_words(tool.description)], used)
+        label = _label([*name_words(tool.name), *name_words(tool.description)], used)
         hint = (tool.description or tool.name.replace("_", " ")).lower()
         options.append(Option(tool, label, hint, examples_for(tool)))
     talk = _label(_TALK_LABELS, used)
     return Choice((*options, Option(None, talk, "answer without a tool", TALK)))
-
-
-def _words(text: str) -> list[str]:
-    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
-    return [word.lower() for word in re.findall(r"[A-Za-z]+", split)]
 
 
 def _label(words: Sequence[str], used: set[str]) -> str:
@@ -172,96 +162,3 @@ def _top_tokens(raw: Any) -> list[tuple[str, float]]:
         return [(str(e["token"]), max(_FLOOR * 3, float(e["logprob"]))) for e in entries]
     except (LookupError, TypeError, ValueError):
         return []
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The question for a tool's arguments.
-
-    Args:
-        tool: The tool.
-        question: What the user asked.
-        schema: What the arguments may be, narrowed to this question.
-    """
-
-    tool: ToolSpec
-    question: str
-    schema: dict[str, Any]
-
-    @property
-    def only_choice(self) -> dict[str, Any] | None:
-        """The arguments, if the schema leaves just one possibility."""
-        values = {name: prop.get("enum") for name, prop in self.schema["properties"].items()}
-        if any(not isinstance(v, list) or len(v) != 1 for v in values.values()):
-            return None
-        return {name: v[0] for name, v in values.items() if v}
-
-    def messages(self) -> list[Message]:
-        """The request for them."""
-        names = ", ".join(self.tool.to_fill)
-        system = f"Write the {names} for the tool {self.tool.name}, as JSON."
-        if self.tool.description:
-            system += f" The tool: {self.tool.description.lower()}."
-        shots = [(e.text, json.dumps(dict(e.arguments))) for e in examples_for(self.tool) if e.arguments]
-        return few_shot(system, shots, self.question)
-
-    def response_format(self) -> dict[str, Any]:
-        """The field of a request that holds the model to the schema."""
-        return {"type": "json_schema", "json_schema": {"name": "arguments", "schema": self.schema}}
-
-
-def arguments_for(tool: ToolSpec, question: str, copy_only: bool) -> Arguments:
-    """Narrow a tool's schema to a question.
-
-    Args:
-        tool: The tool.
-        question: What the user asked.
-        copy_only: Texts and numbers must be pieces of the question, if it has any that fit.
-    """
-    properties = {name: as_mapping(tool.properties[name]) for name in tool.to_fill}
-    if copy_only:
-        properties = {name: _narrowed(tool, name, p, question) for name, p in properties.items()}
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: dict(p) for name, p in properties.items()},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    if "$defs" in tool.parameters:
-        schema["$defs"] = tool.parameters["$defs"]
-    return Arguments(tool, question, schema)
-
-
-def _narrowed(tool: ToolSpec, name: str, prop: Mapping[str, Any], question: str) -> Mapping[str, Any]:
-    kind = prop.get("type")
-    if "enum" in prop or "const" in prop:
-        return prop
-    if kind in ("integer", "number"):
-        values = [json.loads(n.lstrip("0") or "0") if "." not in n else float(n) for n in numbers(question)]
-        fitting = [v for v in values if kind == "number" or isinstance(v, int)]
-        return {"enum": fitting} if fitting else prop
-    return _narrowed_text(tool, name, prop, question) if kind == "string" else prop
-
-
-def _narrowed_text(tool: ToolSpec, name: str, prop: Mapping[str, Any], question: str) -> Mapping[str, Any]:
-    about = _words(f"{name} {prop.get('title') or ''}")
-    default = prop.get("default")
-    default = default if isinstance(default, str) else None
-    if {"expression", "expr", "formula"} & set(about):
-        written, pattern = written_sum(question), sum_pattern(question)
-        return {"enum": [written]} if written else {"type": "string", "pattern": pattern} if pattern else prop
-    if {"path", "file", "filename", "dir", "directory", "folder"} & set(about):
-        folders = bool({"dir", "directory", "folder"} & {*about, *_words(tool.name)})
-        found = paths(question, default, folders)
-    else:
-        found = phrases(question) + ([default] if default is not None else [])
-    return {"enum": found} if found else prop
-
-
-def parse_answer(text: str | None) -> dict[str, Any] | str:
-    """The arguments a model wrote; the text itself if it is no JSON object (cut off, for instance)."""
-    try:
-        value = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return text or ""
-    return value if isinstance(value, dict) else text or ""

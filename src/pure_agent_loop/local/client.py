@@ -12,20 +12,20 @@ from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
 from pure_agent_loop.local import models
 from pure_agent_loop.local.action import (
+    CLEAR_RESEMBLANCE,
     VOTES,
-    Arguments,
     Choice,
     Message,
     Option,
-    arguments_for,
     choice_for,
     mean_votes,
-    parse_answer,
 )
 from pure_agent_loop.local.answer import answer_messages, is_true_to, plain_answer, worth_a_sentence
-from pure_agent_loop.local.examples import ToolSpec, read_tools
+from pure_agent_loop.local.arguments import Arguments, arguments_for, parse_answer
+from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
 from pure_agent_loop.local.fetch import Progress, quiet
 from pure_agent_loop.local.lease import Lease
+from pure_agent_loop.local.relevance import best_tool
 from pure_agent_loop.local.shared import ServerSettings, join_server
 from pure_agent_loop.local.turns import Turn, flatten, read_turn
 
@@ -92,7 +92,7 @@ class LocalClient(BaseLLMClient):
         if turn.results and not turn.answered:
             deltas = self._answer(step, turn)
         elif specs and turn.question and not turn.answered:
-            deltas = self._act(step, messages, turn.question, choice_for(specs))
+            deltas = self._act(step, messages, turn.question, specs)
         else:
             deltas = step.talk(flatten(messages))
         async for delta in deltas:
@@ -105,19 +105,30 @@ class LocalClient(BaseLLMClient):
             self._on_close()
 
     async def _act(
-        self, step: _Step, messages: list[Message], question: str, choice: Choice
+        self, step: _Step, messages: list[Message], question: str, tools: list[ToolSpec]
     ) -> AsyncIterator[Delta]:
         """Choose; then call a tool, or talk."""
-        option = await self._choose(step, question, choice)
-        if option.tool is None:
+        tool = await self._pick(step, question, tools)
+        if tool is None:
             async for delta in step.talk(flatten(messages)):
                 yield delta
             return
-        arguments = await self._arguments(step, option.tool, question)
+        arguments = await self._arguments(step, tool, question)
         # The history only grows, so its length makes an id that no other call in it has.
-        call = ToolCallDelta(0, f"call_local_{len(messages)}", option.tool.name, arguments)
+        call = ToolCallDelta(0, f"call_local_{len(messages)}", tool.name, arguments)
         yield Delta(tool_calls=(call,))
-        yield Delta(finish_reason="tool_calls", usage=step.usage)
+        yield Delta(finish_reason="tool_calls", usage=step.usage, raw={"requests": step.requests})
+
+    async def _pick(self, step: _Step, question: str, tools: list[ToolSpec]) -> ToolSpec | None:
+        """By words among tools never seen before, by votes among those with written examples."""
+        known = [tool for tool in tools if has_written_examples(tool)]
+        found = best_tool(question, [tool for tool in tools if tool not in known])
+        if not known:
+            return found
+        choice = choice_for(known)
+        if found is not None and max(choice.resemblance(question)[:-1]) < CLEAR_RESEMBLANCE:
+            return found
+        return (await self._choose(step, question, choice)).tool
 
     async def _choose(self, step: _Step, question: str, choice: Choice) -> Option:
         votes = await step.vote(choice, question)
@@ -130,7 +141,11 @@ class LocalClient(BaseLLMClient):
     async def _arguments(self, step: _Step, tool: ToolSpec, question: str) -> dict[str, Any] | str:
         arguments = arguments_for(tool, question, self._tiny)
         given = arguments.only_choice
-        return given if given is not None else await step.fill(arguments)
+        if given is not None:
+            return arguments.finished(given)
+        said = await step.fill(arguments)
+        again = arguments.corrected(said)
+        return arguments.finished(said if again is None else await step.fill(again))
 
     async def _answer(self, step: _Step, turn: Turn) -> AsyncIterator[Delta]:
         """Answer from the results: in the model's words if they can be trusted, else in ours."""
@@ -155,10 +170,12 @@ class _Step:
         self._inner = inner
         self._options = options
         self.usage: TokenUsage | None = None
+        self.requests = 0
 
     async def ask(self, messages: list[Message], **fields: Any) -> LLMResponse:
         """A request of our own, at temperature 0."""
         kept = {k: v for k, v in self._options.items() if k.startswith("extra_") and k != "extra_body"}
+        self.requests += 1
         response = await self._inner.chat(
             messages, None, **kept, temperature=0, **fields, extra_body=_NO_THINKING
         )
@@ -187,10 +204,11 @@ class _Step:
         """An answer in words, as it is written, with the caller's own options."""
         options = {"max_tokens": _TALK_TOKENS, **self._options}
         options["extra_body"] = {**_NO_THINKING, **(options.get("extra_body") or {})}
+        self.requests += 1
         async for delta in self._inner.chat_stream(messages, None, **options):
             self._count(delta.usage)
             yield delta._replace(usage=None)
-        yield Delta(usage=self.usage)
+        yield Delta(usage=self.usage, raw={"requests": self.requests})
 
     def _count(self, usage: TokenUsage | None) -> None:
         if usage is not None:

@@ -157,11 +157,16 @@ CHINESE: Mapping[str | None, tuple[str, ...]] = {
 }
 
 
+def has_written_examples(tool: ToolSpec) -> bool:
+    """True if examples were written for this tool, and it takes their arguments."""
+    written = BUILT_IN.get(tool.name, ())
+    return bool(written) and set(written[0].arguments) <= set(tool.properties)
+
+
 def examples_for(tool: ToolSpec) -> tuple[Example, ...]:
     """Examples of a tool: the written ones, if it takes their arguments; else made of its description."""
-    written = BUILT_IN.get(tool.name, ())
-    if written and set(written[0].arguments) <= set(tool.properties):
-        return written
+    if has_written_examples(tool):
+        return BUILT_IN[tool.name]
     words = tool.name.replace("_", " ").replace("-", " ")
     what = tool.description or words
     asked = " ".join(tool.to_fill).replace("_", " ")

@@ -44,6 +44,12 @@ def has_cjk(text: str) -> bool:
     return bool(_CJK.search(text))
 
 
+def name_words(text: str) -> list[str]:
+    """The words of a name, in lower case."""
+    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
+    return [word.lower() for word in re.findall(r"[A-Za-z]+", split)]
+
+
 def tokens(text: str) -> list[str]:
     """Words, paths and signs of a text, without the punctuation around them."""
     found = (token.rstrip(".-").lstrip("-") or token for token in _TOKEN.findall(text))

@@ -120,3 +120,11 @@ def _plain(message: Message) -> tuple[str, str]:
         calls = [Result(name, arguments, "").call for name, arguments in _calls(message).values()]
         return role, "\n".join([text, *calls]).strip()
     return ("system" if role == "developer" else role), text
+
+
+def few_shot(system: str, shots: Sequence[tuple[str, str]], question: str) -> list[Message]:
+    """A conversation in which the shots have already happened."""
+    messages: list[Message] = [{"role": "system", "content": system}]
+    for asked, said in shots:
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    return [*messages, {"role": "user", "content": question}]

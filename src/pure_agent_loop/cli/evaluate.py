@@ -1,0 +1,31 @@
+"""The command ``eval``: choose the model as ``run`` does, and let `evaluation` ask it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.evaluation.command import run
+from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.prompts import prompts_for
+
+
+def evaluate(options: argparse.Namespace, output: Output) -> int:
+    """Measure a model and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Told which model is used.
+
+    Raises:
+        PureAgentLoopError: There is no model to ask, or the questions cannot be had.
+    """
+
+    def client_for(args: argparse.Namespace) -> ChatModel:
+        choice = choose(args.model, args.base_url, args.thinking, os.environ, output)
+        return ToolModeClient(choice.client, args.tool_mode, prompts_for())
+
+    return run(options, client_for)

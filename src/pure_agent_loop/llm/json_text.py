@@ -1,0 +1,237 @@
+"""Tools and their choice as constrained output: the model writes one JSON object a step. Pure: no I/O.
+
+{"tool": "get_weather", "arguments": {"city": "Oslo"}}
+{"tool": "final_answer", "arguments": {"answer": "Take an umbrella."}}
+
+Not every server can constrain, so what comes back may also be fenced, broken, several objects, or just
+text. An object that was meant as an action but cannot be used becomes a call all the same: the loop tells
+the model what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pure_agent_loop.llm.arguments import loads_strictly
+from pure_agent_loop.llm.json_check import ARGUMENT_KEYS, NAME_KEYS, OTHER_KEYS, end_of_json, items_in
+from pure_agent_loop.llm.recover import TextCalls, schemas_of
+from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.messages import text_of
+
+FINAL = "final_answer"
+ANSWER = "answer"
+_FINAL_SCHEMA = {"type": "object", "properties": {ANSWER: {"type": "string"}}, "required": [ANSWER]}
+
+_ACTION = re.compile(r"\s*(?:```(?:json)?\s*)?(?=\{)", re.I)
+_ACTION_BEGUN = re.compile(r"\s*(?:`{1,2}|```(?:j|js|jso|json)?\s*)?", re.I)
+_NAMED = r'\{\s*"(?:tool|name)"\s*:\s*"%s"\s*,\s*"(?:arguments|parameters|args|input)"\s*:\s*'
+_ANSWER_BEGUN = re.compile(_NAMED % FINAL + r'\{\s*"answer"\s*:\s*"')
+_CALL_BEGUN = re.compile(_NAMED % r'([^"\\]*)')
+_PIECES = re.compile(r'(?:[^"\\]|\\[^u]|\\u(?:[0-9a-fA-F]{4}|(?![0-9a-fA-F]{0,3}\Z)))+', re.S)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.S)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"': '"', "\\": "\\"}
+
+
+def action_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool."""
+    definitions: dict[str, Any] = {}
+    choices = []
+    for name, parameters in schemas_of(tools).items():
+        moved = _with_references_moved(parameters, f"#/$defs/{name}")
+        if moved != parameters:  # where it stands now, its references would lead nowhere
+            definitions[name] = moved
+            moved = {"$ref": f"#/$defs/{name}"}
+        choices.append(_action(name, moved or {"type": "object", "properties": {}}))
+    choices.append(_action(FINAL, _FINAL_SCHEMA))
+    schema = choices[0] if len(choices) == 1 else {"type": "object", "anyOf": choices}
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _action(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "arguments": dict(schema)},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _with_references_moved(value: Any, root: str) -> Any:
+    if isinstance(value, list):
+        return [_with_references_moved(each, root) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    moved = {key: _with_references_moved(each, root) for key, each in value.items()}
+    reference = value.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        moved["$ref"] = root + reference[1:].rstrip("/")
+    return moved
+
+
+def response_formats(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
+    """What to ask a server for, best first; it may refuse the first ones. None is plain prompting.
+
+    Without tools only the final answer is left; ``json_object`` is then not asked for, because servers
+    want the word JSON in the prompt for it, and there are no instructions.
+    """
+    schema = {"name": "action", "schema": action_schema(tools)}
+    second = {"type": "json_object"} if tools else None
+    return [{"type": "json_schema", "json_schema": schema}, second, None]
+
+
+def write_action(message: Mapping[str, Any]) -> str:
+    """A message of the assistant as the action it was; with several calls, one in each line."""
+    text = text_of(message.get("content") or "")
+    calls = message.get("tool_calls") or ()
+    if not calls:
+        return _action_text(FINAL, {ANSWER: text})
+    functions = [call["function"] for call in calls]
+    lines = [_action_text(each["name"], _parsed(each["arguments"])) for each in functions]
+    return "\n".join([text, *lines] if text.strip() else lines)
+
+
+def _action_text(tool: str, arguments: Any) -> str:
+    return json.dumps({"tool": tool, "arguments": arguments}, ensure_ascii=False)
+
+
+def _parsed(arguments: Any) -> Any:
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return {}
+
+
+class JsonReader:
+    """Reads a streamed action back into ordinary deltas. `feed` it, then `finish`.
+
+    What turns out to be no action is taken as the answer itself, and streams like one.
+
+    Args:
+        tools: The schemas that were offered.
+    """
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._schemas = schemas_of(tools)
+        self._prose = TextCalls(tools, {FINAL: _FINAL_SCHEMA})
+        self._text = ""  # not judged yet; in an answer, not decoded yet
+        self._state = "start"  # -> action (-> answer -> ended), or -> prose
+
+    def feed(self, text: str) -> Delta:
+        """Take in more text; return what is surely part of the final answer."""
+        self._text += text
+        if self._state == "start":
+            self._begin()
+        if self._state == "prose":
+            held, self._text = self._text, ""
+            return Delta(text=self._prose.feed(held))
+        if self._state == "action":
+            begun = _ANSWER_BEGUN.match(self._text)
+            if begun is not None:
+                self._state, self._text = "answer", self._text[begun.end() :]
+        return Delta(text=self._decoded() if self._state == "answer" else "")
+
+    def _begin(self) -> None:
+        action = _ACTION.match(self._text)
+        if action is not None:
+            self._state, self._text = "action", self._text[action.end() :]
+        elif not _ACTION_BEGUN.fullmatch(self._text):
+            self._state = "prose"
+
+    def _decoded(self) -> str:
+        """More of the string the answer is in."""
+        pieces = _PIECES.match(self._text)
+        end = pieces.end() if pieces else 0
+        if self._text.startswith('"', end):
+            self._state = "ended"
+        decoded, self._text = _ESCAPE.sub(_unescaped, self._text[:end]), self._text[end:]
+        return decoded
+
+    def finish(self, *, is_cut: bool = False) -> Delta:
+        """What is left once no more text comes.
+
+        Args:
+            is_cut: The answer ended at a limit.
+        """
+        text, self._text = self._text, ""
+        if self._state == "action":
+            return self._read_action(text, is_cut)
+        if self._state in ("answer", "ended"):
+            return Delta()
+        more = self._prose.feed(text)
+        found, rest = self._prose.finish(is_cut=is_cut)
+        answers = [_answer_of(call.arguments) for call in found if call.name == FINAL]
+        calls = [(call.name, call.arguments) for call in found if call.name != FINAL]
+        return _calls_delta(calls, more + rest) if calls else Delta(text=more + "".join([rest, *answers]))
+
+    def _read_action(self, text: str, is_cut: bool) -> Delta:
+        """A text that begins with a JSON object: actions, as far as they go, or an answer that is JSON."""
+        calls: list[tuple[str, Any]] = []
+        position = 0
+        while text.startswith("{", position):
+            end = end_of_json(text, position)
+            named = self._as_actions(text[position:end])
+            if end is None or named is None:
+                break
+            final = next((given for name, given in named if name == FINAL), None)
+            if final is not None and not calls and len(named) == 1:
+                return Delta(text=_answer_of(final))
+            calls += [(name, given) for name, given in named if name != FINAL]
+            if final is not None:
+                break  # made up before there was a result
+            position = end + len(text[end:]) - len(text[end:].lstrip(" \t\r\n;,"))
+        if calls:
+            return _calls_delta(calls)
+        begun = _CALL_BEGUN.match(text)
+        if begun is not None and begun[1] != FINAL and (is_cut or begun[1] in self._schemas):
+            return _calls_delta([(begun[1], text[begun.end() :])])  # the loop says what is wrong with it
+        return Delta(tool_calls=(ToolCallDelta(0, None, "unknown", text),)) if is_cut else Delta(text=text)
+
+    def _as_actions(self, text: str) -> list[tuple[str, Any]] | None:
+        try:
+            items = items_in(loads_strictly(text))
+        except (ValueError, RecursionError):
+            return None
+        named = [self._as_action(item) for item in items]
+        found = [each for each in named if each is not None]
+        return found if found and len(found) == len(named) else None
+
+    def _as_action(self, value: Any) -> tuple[str, Any] | None:
+        """Name and arguments; the name may be unknown where nothing else can be meant."""
+        inner = value.get("function") if isinstance(value, Mapping) else None
+        value = inner if isinstance(inner, Mapping) else value
+        if not isinstance(value, Mapping):
+            return None
+        name_key = next((key for key in ("tool", *NAME_KEYS) if isinstance(value.get(key), str)), None)
+        given_key = next((key for key in ARGUMENT_KEYS if key in value), None)
+        if name_key is None:
+            name, given = next(iter(value.items()), ("", None))
+            known = (*self._schemas, FINAL)
+            return (name, given) if len(value) == 1 and name in known else None
+        name = value[name_key]
+        if name_key != "tool" and given_key is None and name not in (*self._schemas, FINAL):
+            return None
+        others = {key: each for key, each in value.items() if key not in (*NAME_KEYS, *OTHER_KEYS)}
+        return name, value[given_key] if given_key is not None else others
+
+
+def _calls_delta(calls: Sequence[tuple[str, Any]], text: str = "") -> Delta:
+    return Delta(text, tool_calls=tuple(ToolCallDelta(i, None, *call) for i, call in enumerate(calls)))
+
+
+def _answer_of(arguments: Any) -> str:
+    """The text of a final answer, also from a model that did not keep to the names."""
+    if isinstance(arguments, Mapping):
+        if ANSWER in arguments or len(arguments) == 1:
+            return _answer_of(arguments.get(ANSWER, next(iter(arguments.values()))))
+        return json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, character = match.groups()
+    return chr(int(code, 16)) if code else _ESCAPED.get(character, match.group())

@@ -1,0 +1,292 @@
+"""Any chat model can act: the same calls come out, however the model has to be asked for them.
+
+========  ====================================================================================
+native    the server's own tool calls; calls left in the text are recovered
+json      one constrained JSON object a step; without constraints where the server has none
+text      the ReAct format in plain text
+auto      native, until the server or the model shows that it does not work there; then json
+========  ====================================================================================
+
+The client is a wrapper around another one, so the loop knows nothing of it. Where no tools are offered
+and the history holds no calls, it changes nothing at all. What it learns about a server (a response
+format or a parameter that is refused) it remembers, and says so in a notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Protocol, get_args
+
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
+from pure_agent_loop.llm.json_text import FINAL, JsonReader, response_formats, write_action
+from pure_agent_loop.llm.react_text import STOP, ReactReader, describe_tools, write_history, write_react
+from pure_agent_loop.llm.recover import TextCalls
+from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, Assembler, LLMResponse
+from pure_agent_loop.llm.think import ThinkSplitter
+from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.prompts import Prompts
+
+ToolMode = Literal["auto", "native", "json", "text"]
+TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
+Message = dict[str, Any]
+Tools = list[dict[str, Any]]
+
+# How servers say that tools do not work with them or with this model.
+_REFUSES_TOOLS = re.compile(
+    r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
+    r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
+    r"(?:not (?:supported|enabled|available|allowed)|unsupported|disabled)"
+    r"|support tool use|tool-call-parser|enable-auto-tool-choice|tools param requires"
+    r"|(?:unsupported|unknown|unrecognized|unexpected|invalid)\b.{0,60}\W(?:tools|functions)(?:['\"`]|\s*$)"
+    r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
+    re.I | re.S,
+)
+# How they say that they do not know a response format. A 400 for another reason is no answer to that.
+_REFUSES_FORMAT = re.compile(
+    r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
+    r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
+    re.I,
+)
+_REFUSES_STOP = re.compile(r"\bstop\b", re.I)
+_REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
+
+
+class _Reader(Protocol):
+    def feed(self, text: str) -> Delta: ...
+
+    def finish(self, *, is_cut: bool = False) -> Delta: ...
+
+
+def check_tool_mode(mode: str) -> None:
+    """Refuse a tool mode that does not exist.
+
+    Raises:
+        ConfigError: It names the modes there are.
+    """
+    if mode not in TOOL_MODES:
+        raise ConfigError(f"tool_mode={mode!r} is not known. Use one of: {', '.join(TOOL_MODES)}.")
+
+
+class ToolModeClient(BaseLLMClient):
+    """Makes the model behind another client act.
+
+    Args:
+        inner: The client of the model.
+        mode: ``auto``, ``native``, ``json`` or ``text``.
+        prompts: The words the model is told about actions.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+
+    def __init__(self, inner: ChatModel, mode: str, prompts: Prompts) -> None:
+        check_tool_mode(mode)
+        self.inner = inner
+        self.mode = mode
+        self.current = "native" if mode == "auto" else mode
+        self._prompts = prompts
+        self._probed = mode != "auto"
+        self._format = 0  # which of the response formats the server understands
+        self._takes_stop = True
+
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
+        """Answer in one piece. See `BaseLLMClient.chat`."""
+        assembler = Assembler()
+        async for delta in self.chat_stream(messages, tools, **kwargs):
+            assembler.feed(delta)
+        return assembler.finish()
+
+    async def chat_stream(
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """Answer piece by piece. See `BaseLLMClient.chat_stream`."""
+        if tools and not self._probed:
+            self._probed = True
+            if await _drops_tools(self.inner):
+                yield self._switch("the server's template for this model leaves tools out")
+        refusal, shown = None, False
+        try:
+            async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
+                async for delta in deltas:
+                    yield delta
+                    shown = shown or delta != _NOTHING
+        except LLMError as error:
+            can_switch = self.mode == "auto" and self.current == "native" and tools and not shown
+            if not can_switch or not _is_refusal(error, _REFUSES_TOOLS):
+                raise
+            refusal = error
+        if refusal is not None:
+            yield self._switch(f"the server refuses tools ({refusal.message[:200]})")
+            async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    async def aclose(self) -> None:
+        """Close the inner client."""
+        close = getattr(self.inner, "aclose", None)
+        if close is not None:
+            await close()
+
+    def _switch(self, why: str) -> Delta:
+        self.current = "json"
+        return Delta(notice=f"Tools are put to the model as JSON from now on: {why}.")
+
+    def _ask(
+        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        if self.current == "native" or (not tools and not any(map(_is_of_tools, messages))):
+            return self._native(messages, tools, options)
+        options = {key: value for key, value in options.items() if key not in _NEED_TOOLS}
+        if self.current == "text":
+            return self._text(messages, tools or [], options)
+        return self._json(messages, tools or [], options)
+
+    async def _native(
+        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        watch = _NativeReader(tools) if tools else None
+        async with aclosing(stream_of(self.inner, messages, tools, options)) as deltas:
+            async for delta in deltas:
+                yield watch.take(delta) if watch else delta
+        if watch is None:
+            return
+        last = watch.finish()
+        yield last
+        if last.tool_calls and self.mode == "auto" and self.current == "native":
+            yield self._switch("the model writes its calls as text")
+
+    async def _text(
+        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
+        plain = write_history(messages, instructions, write_react)
+        if self._takes_stop and "stop" not in options:
+            try:
+                async with aclosing(
+                    self._read(plain, {**options, "stop": STOP}, ReactReader(tools))
+                ) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except LLMError as error:
+                if not _is_refusal(error, _REFUSES_STOP):
+                    raise
+                self._takes_stop = False  # not needed: what is made up behind an action is cut off here too
+            else:
+                return
+        async with aclosing(self._read(plain, options, ReactReader(tools))) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def _json(
+        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        if any(tool["function"]["name"] == FINAL for tool in tools):
+            raise LLMError(
+                f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
+            )
+        instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
+        plain = write_history(messages, instructions, write_action)
+        formats = response_formats(tools)
+        refusal: LLMError | None = None
+        shown = False
+        for number in range(self._format, len(formats)):
+            wanted = {"response_format": formats[number]} if formats[number] else {}
+            if "response_format" in options:
+                wanted = {}
+            try:
+                async with aclosing(self._read(plain, {**options, **wanted}, JsonReader(tools))) as deltas:
+                    async for delta in deltas:
+                        if refusal is not None:
+                            yield self._remember(number, formats, refusal)
+                            refusal = None
+                        yield delta
+                        shown = shown or delta != _NOTHING
+            except LLMError as error:
+                if not wanted or shown or not _is_refusal(error, _REFUSES_FORMAT):
+                    raise
+                refusal = error
+            else:
+                return
+
+    def _remember(self, number: int, formats: Sequence[Mapping[str, Any] | None], refusal: LLMError) -> Delta:
+        """The server took this format after it had refused better ones."""
+        self._format = max(self._format, number)
+        wanted = formats[number]
+        instead = f"response_format {wanted['type']!r}" if wanted else "no response_format"
+        return Delta(
+            notice=f"Tools are put to the model with {instead} from now on: the server refuses a better one "
+            f"({refusal.message[:200]})."
+        )
+
+    async def _read(
+        self, messages: list[Message], options: dict[str, Any], reader: _Reader
+    ) -> AsyncGenerator[Delta, None]:
+        """Stream without tools, and let `reader` make calls of the text."""
+        think = ThinkSplitter()
+        is_cut = False
+        async with aclosing(stream_of(self.inner, messages, None, options)) as deltas:
+            async for delta in deltas:
+                is_cut = is_cut or _is_cut(delta)
+                text, reasoning = think.feed(delta.text)
+                read = reader.feed(text)
+                yield delta._replace(text=read.text, reasoning=delta.reasoning + reasoning + read.reasoning)
+        text, reasoning = think.flush()
+        read, last = reader.feed(text), reader.finish(is_cut=is_cut)
+        yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
+
+
+class _NativeReader:
+    """Native calls as they are; calls left in the text are recovered if there are no native ones."""
+
+    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+        self._think = ThinkSplitter()
+        self._scanner = TextCalls(tools)
+        self._saw_call = False
+        self._is_cut = False
+
+    def take(self, delta: Delta) -> Delta:
+        self._is_cut = self._is_cut or _is_cut(delta)
+        text, reasoning = self._think.feed(delta.text)
+        if delta.tool_calls and not self._saw_call:
+            self._saw_call = True
+            text = self._scanner.held + text
+        shown = text if self._saw_call else self._scanner.feed(text)
+        return delta._replace(text=shown, reasoning=delta.reasoning + reasoning)
+
+    def finish(self) -> Delta:
+        text, reasoning = self._think.flush()
+        if self._saw_call:
+            return Delta(text, reasoning)
+        shown = self._scanner.feed(text)
+        calls, rest = self._scanner.finish(is_cut=self._is_cut, has_thought=self._think.has_opened)
+        parts = tuple(ToolCallDelta(i, None, call.name, call.arguments) for i, call in enumerate(calls))
+        return Delta(shown + rest, reasoning, parts)
+
+
+_NOTHING = Delta()
+
+
+def _is_cut(delta: Delta) -> bool:
+    reason = (delta.finish_reason or "").lower()
+    return FINISH_REASONS.get(reason, reason) in CUT_OFF
+
+
+def _is_of_tools(message: Message) -> bool:
+    return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))
+
+
+def _is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
+    return error.kind in _REFUSAL_KINDS and words.search(error.message) is not None
+
+
+async def _drops_tools(client: object) -> bool:
+    """True if the server says that its template has no place for tools."""
+    ask = getattr(client, "template_supports_tools", None)
+    try:
+        return ask is not None and await ask() is False
+    except Exception:  # noqa: BLE001 - a probe that fails, in whatever way, has found nothing out
+        return False
