@@ -35,9 +35,9 @@ _LETTERS = {
     E.ERROR: "E",
     E.LOOP_END: "X",
 }
-_OPEN_STEP = "L?N*[rtcy]*R?T?A*O*"
-_WHOLE = re.compile(r"SN*(L?N*[rtcy]*R?T?(A+O+)?D)*X")
-_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcy]*R?T?(A+O+)?D)*({_OPEN_STEP})E?X")
+_OPEN_STEP = "L?N*[rtcyN]*R?T?A*O*"
+_WHOLE = re.compile(r"SN*(L?N*[rtcyN]*R?T?(A+O+)?D)*X")
+_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcyN]*R?T?(A+O+)?D)*({_OPEN_STEP})E?X")
 
 
 def check_events(events: Sequence[Event], first_step: int = 1) -> None:

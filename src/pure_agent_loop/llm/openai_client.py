@@ -25,13 +25,14 @@ from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.sdk_errors import translate_error
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.text import to_jsonable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 DEFAULT_URL = "https://api.openai.com/v1"
+PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2
 
 
@@ -102,6 +103,24 @@ class OpenAIClient(BaseLLMClient):
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+    async def template_supports_tools(self) -> bool | None:
+        """Whether the chat template of a llama.cpp server has a place for tools; None where nobody says.
+
+        One without drops them in silence: the request succeeds and the model never hears of them. Only
+        servers on this machine or a private network are asked.
+        """
+        if not is_private(self.base_url):
+            return None
+        root = self.base_url.rstrip("/").removesuffix("/v1")
+        try:
+            client: Any = await self._client()
+            props = await client.get(f"{root}/props", cast_to=object, options={"timeout": PROBE_SECONDS})
+        except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
+            return None
+        caps = get(props, "chat_template_caps")
+        found = get(caps, "supports_tools")
+        return found if isinstance(found, bool) else None
 
     def request_body(
         self,
@@ -318,12 +337,25 @@ def _checked_key(key: Any) -> Any:
 
 def is_loopback(url: str) -> bool:
     """True if the address is on this machine."""
+    address = _address_of(url)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def is_private(url: str) -> bool:
+    """True if the address is on this machine or in a private network, as far as it shows."""
+    address = _address_of(url)
+    return address is not None and (address.is_private or address.is_unspecified)
+
+
+def _address_of(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address in a URL; for ``localhost`` that of this machine, for other names None."""
     try:
         host = urllib.parse.urlsplit(url).hostname or ""
     except ValueError:
-        return False
+        return None
+    if host == "localhost" or host.endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
     try:
-        address = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    return address.is_loopback or address.is_unspecified
+        return None

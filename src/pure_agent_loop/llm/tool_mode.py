@@ -93,6 +93,12 @@ class ToolModeClient(BaseLLMClient):
         self._format = 0  # which of the response formats the server understands
         self._takes_stop = True
 
+    @property
+    def model(self) -> str:
+        """What the inner client calls its model, as far as it says."""
+        name = getattr(self.inner, "model", None) or getattr(self.inner, "name", None)
+        return str(name or type(self.inner).__name__)
+
     async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Answer in one piece. See `BaseLLMClient.chat`."""
         assembler = Assembler()
