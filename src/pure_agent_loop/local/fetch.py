@@ -147,7 +147,7 @@ def _open(url: str, have: int, tag: dict[str, Any]) -> Any:
         # If-Range: the server sends the whole file instead if it is not that version any more.
         request.add_header("Range", f"bytes={have}-")
         request.add_header("If-Range", tag["etag"])
-    return urllib.request.urlopen(request, timeout=SILENCE_SECONDS)  # noqa: S310
+    return urllib.request.urlopen(request, timeout=SILENCE_SECONDS)  # noqa: S310 - the scheme was checked above
 
 
 def _read_tag(tag: Path) -> dict[str, Any]:
