@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -241,12 +242,6 @@ def _model_list(names: Iterable[str]) -> Any:
     return {"object": "list", "data": data}
 
 
-async def _let_accepting_finish() -> None:
-    """Between its acceptance and our callback a connection takes a few turns of the event loop."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 class _Host:
     """A thread with an event loop that listens on a free loopback port and ends reliably."""
 
@@ -257,6 +252,7 @@ class _Host:
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._accepting: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port: int | None = None
 
@@ -290,19 +286,36 @@ class _Host:
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=_BACKLOG, limit=_HEAD_LIMIT)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-        await _let_accepting_finish()
-        while self._tasks:
+        # asyncio's own server loses a connection that it accepts just when it is closed.
+        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+            listener.setblocking(False)
+            self._loop.add_reader(listener, self._accept, listener, self._loop)
+            self.port = listener.getsockname()[1]
+            self._ready.set()
+            await self._stop.wait()
+            self._loop.remove_reader(listener)
+        while self._accepting or self._tasks:
+            if self._accepting:
+                await asyncio.wait(self._accepting)
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks)
-            await _let_accepting_finish()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        await asyncio.sleep(0)  # lets the sockets be closed
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # the client left again
+            return
+        connection.setblocking(False)
+        reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
+        task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A plain callback: each connection is known from its first moment, so closing misses none.
         # High-water mark 0: after a drain the system has everything, and the abort below loses nothing.
         writer.transport.set_write_buffer_limits(high=0)
