@@ -82,6 +82,9 @@ class _Found(NamedTuple):
 _NOT_YET = _Found((), 0)
 
 
+_LONG_LINE = 400
+
+
 class TextCalls:
     """Watches streamed text for calls. `feed` it, then `finish`.
 
@@ -167,6 +170,10 @@ class _Place:
         """Go on to the end of `text`."""
         before, newline, self._line = (self._line + text).rpartition("\n")
         self._fences += len(_FENCE_LINE.findall(before + newline))
+        if (
+            len(self._line) > _LONG_LINE
+        ):  # how such a line began no longer matters; looking again would be slow
+            self._line = "x" + self._line[-8:]
 
     def candidates(self, text: str) -> Iterator[int]:
         """Positions in `text`, which follows here, where a call could begin, first to last."""
