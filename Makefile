@@ -44,5 +44,5 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e . pytest pytest-xdist hypothesis
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e . pytest pytest-xdist hypothesis 'griffelib>=2; python_version >= "3.11"'
 	@touch $@
