@@ -22,7 +22,7 @@ LAYERS = [
         "ports",
         "llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base",
     ),
-    ("ports", "llm.json_check llm.recover llm.react_text llm.json_text llm.tool_mode"),
+    ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
     ("state", "state kit context"),
     ("actors", "model_call tool_round"),

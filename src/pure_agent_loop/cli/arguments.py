@@ -108,7 +108,7 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-steps",
         "--max-turns",
-        type=_positive,
+        type=evaluation.positive,
         default=DEFAULT_MAX_STEPS,
         metavar="N",
         help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
@@ -170,16 +170,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if words and words[0] in ("-p", "--print"):
         words.insert(0, "run")
     return build_parser().parse_args(words)
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return number
 
 
 def _temperature(text: str) -> float:

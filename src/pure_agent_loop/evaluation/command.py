@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     parser.add_argument(
         "--sets", default="standard", metavar="A,B", help="sets or groups of sets (default: standard)"
     )
-    parser.add_argument("--limit", type=_positive, metavar="N", help="so many questions of each set")
+    parser.add_argument("--limit", type=positive, metavar="N", help="so many questions of each set")
     parser.add_argument(
         "--seed", type=int, metavar="S", help="which questions --limit takes (default: the first ones)"
     )
@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         "--out", type=Path, default=Path("eval.jsonl"), metavar="FILE", help="results (default: eval.jsonl)"
     )
     parser.add_argument(
-        "--concurrency", type=_positive, default=1, metavar="N", help="questions at a time (default: 1)"
+        "--concurrency", type=positive, default=1, metavar="N", help="questions at a time (default: 1)"
     )
-    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="limit of each answer")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="limit of each answer")
     parser.add_argument(
         "--table",
         choices=("text", "markdown"),
@@ -56,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     )
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """An option's value as a whole number from 1; for `argparse`."""
     try:
         number = int(text)
     except ValueError:

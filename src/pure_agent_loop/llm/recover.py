@@ -16,8 +16,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
@@ -30,6 +29,7 @@ from pure_agent_loop.llm.json_check import (
     items_in,
     name_and_arguments,
 )
+from pure_agent_loop.llm.text_place import Place
 from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
 from pure_agent_loop.llm.values import ToolCall
 
@@ -52,10 +52,6 @@ _BEHIND = re.compile(r"(?:[ \t\r\n}\])]*(?:" + "|".join(map(re.escape, _CLOSINGS
 _FENCE = re.compile(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
 _FENCE_BEGUN = re.compile(r"`{1,2}|```(\w*)(\s*)")
 _FENCE_WORDS = ("json", "tool_calls", "tool_call", "tool", "xml")
-_FENCE_LINE = re.compile(r"^[ \t]*```", re.M)
-_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.M)
-_CANDIDATE = re.compile(r"[<\[`{]")
-_TAG_OF_MISTRAL = "[TOOL_CALLS]"
 _BRACKETS = re.compile(r"[\[{][\s\[{]*")
 _KEY = re.compile(r'"([^"\\]*)("?)')
 _VALUE = re.compile(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
@@ -82,9 +78,6 @@ class _Found(NamedTuple):
 _NOT_YET = _Found((), 0)
 
 
-_LONG_LINE = 400
-
-
 class TextCalls:
     """Watches streamed text for calls. `feed` it, then `finish`.
 
@@ -96,7 +89,7 @@ class TextCalls:
     def __init__(self, tools: Sequence[Mapping[str, Any]], more: Schemas | None = None) -> None:
         self._schemas = {**schemas_of(tools), **(more or {})}
         self._shown: list[str] = []
-        self._place = _Place()
+        self._place = Place()
         self._held = ""
         self._look_at = 0
 
@@ -150,44 +143,13 @@ def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[li
     Returns:
         The calls, and the text without them.
     """
-    calls, rest = _Reader(schemas, text, is_final=True, is_cut=is_cut).read_all(_Place())
+    calls, rest = _Reader(schemas, text, is_final=True, is_cut=is_cut).read_all(Place())
     return calls, rest.strip() if calls else text
 
 
 def schemas_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """JSON Schema of the arguments of each tool, by name."""
     return {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
-
-
-class _Place:
-    """A place in a text: what counts there depends on the line and the code block it is in."""
-
-    def __init__(self) -> None:
-        self._line = ""
-        self._fences = 0  # in the lines before
-
-    def move(self, text: str) -> None:
-        """Go on to the end of `text`."""
-        before, newline, self._line = (self._line + text).rpartition("\n")
-        self._fences += len(_FENCE_LINE.findall(before + newline))
-        if (
-            len(self._line) > _LONG_LINE
-        ):  # how such a line began no longer matters; looking again would be slow
-            self._line = "x" + self._line[-8:]
-
-    def candidates(self, text: str) -> Iterator[int]:
-        """Positions in `text`, which follows here, where a call could begin, first to last."""
-        whole, offset = self._line + text, len(self._line)
-        fences = [match.end() for match in _FENCE_LINE.finditer(whole)]
-        own_line = {match.end() for match in _JSON_LINE.finditer(whole)}
-        for match in _CANDIDATE.finditer(whole, offset):
-            position, character = match.start(), match.group()
-            is_in_block = (self._fences + bisect_right(fences, position)) % 2 == 1
-            if is_in_block or whole[position - 1 : position] == "`":
-                continue
-            is_tag = character == "<" or _TAG_OF_MISTRAL.startswith(whole[position : position + 12])
-            if character == "`" or is_tag or position in own_line:
-                yield position - offset
 
 
 class _Reader:
@@ -206,7 +168,7 @@ class _Reader:
         self._is_final = is_final
         self._is_cut = is_cut
 
-    def read_all(self, place: _Place) -> tuple[list[ToolCall], str]:
+    def read_all(self, place: Place) -> tuple[list[ToolCall], str]:
         """All calls in a text that begins at `place`, and the text without them."""
         calls: list[ToolCall] = []
         kept, done = [], 0
