@@ -15,7 +15,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.llm.profiles import check_thinking_level
+from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import Prompts, prompts_for
@@ -60,6 +60,7 @@ class Agent:
         language: ``"en"`` or ``"zh"`` for what the framework says to the model; else
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
+        profile: What the server needs, where it is not known; found by address and model name if None.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
@@ -86,6 +87,7 @@ class Agent:
         tool_mode: str = "auto",
         language: str | None = None,
         prompts: Prompts | None = None,
+        profile: Profile | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
@@ -101,12 +103,12 @@ class Agent:
         options = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         if llm is None:
-            choice = choose_model(model, api_key, base_url, thinking_level, LOG.warning)
+            choice = choose_model(model, api_key, base_url, thinking_level, LOG.warning, profile)
             llm, opening = choice.client, (f"Model: {choice.reason}.",)
             if model is DEFAULT_MODEL and choice.model != model:
                 LOG.warning("Using %s.", choice.reason)
         else:
-            _check_client(llm, model, api_key, base_url)
+            _check_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
@@ -195,10 +197,12 @@ def _checked_name(model: object) -> str:
     return model
 
 
-def _check_client(llm: object, model: str, api_key: str | None, base_url: str | None) -> None:
-    if model is not DEFAULT_MODEL or api_key or base_url:
+def _check_client(
+    llm: object, model: str, api_key: str | None, base_url: str | None, profile: Profile | None
+) -> None:
+    if model is not DEFAULT_MODEL or api_key or base_url or profile:
         raise ConfigError(
-            "llm and model (or api_key, base_url) were both given. Pass llm=... for a client of your own, or "
-            "model=... to have one built."
+            "llm and model (or api_key, base_url, profile) were both given. "
+            "Pass llm=... for a client of your own, or model=... to have one built."
         )
     check_client(llm)

@@ -14,6 +14,7 @@ from pure_agent_loop.bridge import run_sync
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.profiles import Profile
 
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
@@ -51,6 +52,7 @@ def choose_model(
     base_url: str | None = None,
     thinking_level: str = "off",
     on_progress: Callable[[str], None] | None = None,
+    profile: Profile | None = None,
 ) -> Choice:
     """Pick a model and build its client. Blocks: it may look for servers, download and start one.
 
@@ -61,6 +63,7 @@ def choose_model(
         base_url: The address, if given.
         thinking_level: For servers that know it.
         on_progress: Told about slow steps.
+        profile: What the server needs; not for an embedded model, which needs nothing.
 
     Raises:
         ConfigError: Nothing was asked for and nothing is at hand; the message lists what to do.
@@ -70,12 +73,12 @@ def choose_model(
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or api_key or base_url or _environment_names_one():
-        return _asked_for(model or DEFAULT_MODEL, api_key, base_url, thinking_level)
+        return _asked_for(model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile)
     from pure_agent_loop.local import find_server
 
     found = run_sync(find_server())
     if found is not None:
-        client = OpenAIClient(found.model, LOCAL_KEY, found.base_url, thinking_level)
+        client = OpenAIClient(found.model, LOCAL_KEY, found.base_url, thinking_level, profile=profile)
         reason = f"{found.model} on the {found.name} server at {found.base_url}, which is running here"
         return Choice(client, found.model, reason)
     if importlib.util.find_spec("xllamacpp") is None:
@@ -91,8 +94,10 @@ def is_embedded_name(model: str) -> bool:
     return model == "local" or model.startswith("local:") or model.lower().endswith(".gguf")
 
 
-def _asked_for(model: str, api_key: str | None, base_url: str | None, thinking_level: str) -> Choice:
-    client = OpenAIClient(str(model), api_key, base_url, thinking_level)
+def _asked_for(
+    model: str, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
+) -> Choice:
+    client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile)
     return Choice(client, client.model, f"{client.model} at {client.base_url}, as configured")
 
 

@@ -13,7 +13,7 @@ class Request(NamedTuple):
     """What a client is asked.
 
     Args:
-        messages: The history in wire form, system message first.
+        messages: The history, system message first; in wire form unless the client takes `meta`.
         tools: Tool schemas; None when none may be used.
         options: Further fields of the request.
     """
@@ -25,7 +25,8 @@ class Request(NamedTuple):
 
 def build_request(state: QueryState, kit: Kit) -> Request:
     """The next request. The bytes of earlier messages never change, so that prompt caches stay warm."""
-    messages = state.history()
+    takes_meta = getattr(kit.client, "takes_meta", False)
+    messages = list(state.messages) if takes_meta else state.history()
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing else None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any
 
 from pure_agent_loop.events import Event
+from pure_agent_loop.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runner import Run
-
-Message = dict[str, Any]
 
 
 class Conversation:
@@ -23,11 +21,20 @@ class Conversation:
 
     def __init__(self, prepare: Callable[[str, list[Message] | None], Run]) -> None:
         self._prepare = prepare
-        self.messages: list[Message] = []
+        self._history: list[Message] = []
+
+    @property
+    def messages(self) -> list[Message]:
+        """Everything said so far, in wire form. May be set, to go on from elsewhere."""
+        return to_wire(self._history)
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._history = messages
 
     async def send(self, task: str) -> AgentResult:
         """Say something and wait for the answer."""
-        run = self._prepare(task, self.messages)
+        run = self._prepare(task, self._history)
         try:
             return await run.wait()
         finally:
@@ -35,7 +42,7 @@ class Conversation:
 
     def send_sync(self, task: str) -> AgentResult:
         """Say something and wait for the answer, from sync code."""
-        run = self._prepare(task, self.messages)
+        run = self._prepare(task, self._history)
         try:
             return run.wait_sync()
         finally:
@@ -43,7 +50,7 @@ class Conversation:
 
     async def send_stream(self, task: str) -> AsyncGenerator[Event, None]:
         """Say something and read the events while they happen."""
-        run = self._prepare(task, self.messages)
+        run = self._prepare(task, self._history)
         events = run.stream()
         try:
             async for event in events:
@@ -54,7 +61,7 @@ class Conversation:
 
     def send_stream_sync(self, task: str) -> Generator[Event, None, None]:
         """Say something and read the events while they happen, from sync code."""
-        run = self._prepare(task, self.messages)
+        run = self._prepare(task, self._history)
         try:
             yield from run.stream_sync()
         finally:
@@ -62,7 +69,7 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget everything said so far."""
-        self.messages = []
+        self._history = []
 
     def _keep(self, run: Run) -> None:
-        self.messages = run.state.history()
+        self._history = list(run.state.messages)  # with the thinking, which some servers want back

@@ -25,6 +25,7 @@ from pure_agent_loop.text import as_text, to_jsonable
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META = "meta"
+_META_KEYS = {"synthetic": bool, "reasoning": str}
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -65,6 +66,19 @@ def text_of(content: str | list[dict[str, Any]]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
+
+
+def joined_content(first: Any, second: Any, between: str = "\n\n") -> Any:
+    """Two contents as one: texts with something between them, or lists of parts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}{between}{second}" if first and second else first or second
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content or ())
 
 
 def to_wire(messages: Iterable[Message]) -> list[Message]:
@@ -113,6 +127,7 @@ class _Repair:
                     f"it is {given!r:.120}."
                 )
             message: Message = to_jsonable(given)
+            _check_meta(message)
             if role != "assistant":
                 message.pop("tool_calls", None)
             if role in ("tool", "function"):
@@ -130,6 +145,10 @@ class _Repair:
         return self._out, self._fixes
 
     def _check_assistant(self, message: Message, number: int) -> None:
+        thoughts = [message.pop(name, None) for name in ("reasoning_content", "reasoning")]
+        thought = next((each for each in thoughts if isinstance(each, str) and each), None)
+        if thought is not None:
+            message[META] = {"reasoning": thought}  # a server gets it only where it asks for it
         calls = message.pop("tool_calls", None)
         legacy = message.pop("function_call", None)
         if calls is None and legacy:
@@ -184,6 +203,15 @@ class _Repair:
                 self._fixes.append(f"call {call_id!r} had no result; it got one that says so")
             self._out.append(result or tool_message(call_id, self._lost))
         self._open, self._renamed = {}, {}
+
+
+def _check_meta(message: Message) -> None:
+    """Of `meta` from outside only what is understood is kept."""
+    meta = message.pop(META, None)
+    if isinstance(meta, dict):
+        kept = {key: meta[key] for key, kind in _META_KEYS.items() if isinstance(meta.get(key), kind)}
+        if kept:
+            message[META] = kept
 
 
 def _is_part(part: Any) -> bool:

@@ -42,7 +42,6 @@ VALID = [
     [USER, ask(one("a", arguments='{"a":1,  "b" : 2.50}'), one("b")), result("a"), result("b"), USER],
     [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {}}]}],
     [USER, ask(one(), content="I look."), result(content=[{"type": "text", "text": "x"}])],
-    [USER, {"role": "assistant", "content": "hm", "reasoning_content": "deep"}],
 ]
 
 

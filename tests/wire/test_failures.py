@@ -47,7 +47,7 @@ STATUSES: list[tuple[Any, str, str]] = [
     (status(403, "no entry"), "auth", "no entry"),
     (status(404, "no such model"), "not_found", "model name"),
     (status(400, "bad field"), "bad_request", "bad field"),
-    (status(413, "too big"), "bad_request", "too big"),
+    (status(413, "too big"), "context_overflow", "too big"),
     (status(422, "bad field"), "bad_request", "bad field"),
     (status(402, "Insufficient Balance"), "quota", "waiting does not help"),
     (quota_exceeded(), "quota", "waiting does not help"),

@@ -23,7 +23,7 @@ def thinking(model: str, url: str, level: str) -> dict[str, Any]:
     client = OpenAIClient(model, "k", url, level)
     body = client.request_body(HI, None, {"temperature": 0.7}, stream=False)
     assert body.pop("model") == model
-    assert body.pop("messages") is HI
+    assert body.pop("messages") == HI
     return body
 
 
@@ -76,7 +76,9 @@ def test_a_level_of_one_request_wins():
 def test_a_profile_of_ones_own():
     before = list(PROFILES)
     try:
-        register(Profile("mine", url=r"models\.example", thinking={"think": "{level}"}, stream_options=False))
+        register(
+            Profile("mine", url=r"models\.example", thinking={"think": "{level}"}, refuses=["stream_options"])
+        )
         client = OpenAIClient("m", "k", ANY, "low")
         assert client.request_body(HI, None, {}, stream=True) == {
             "model": "m",
@@ -86,7 +88,7 @@ def test_a_profile_of_ones_own():
         }
     finally:
         PROFILES[:] = before
-    given = OpenAIClient("m", "k", ANY, profile=Profile("given", rejects_temperature=True))
+    given = OpenAIClient("m", "k", ANY, profile=Profile("given", refuses=["temperature"]))
     assert "temperature" not in given.request_body(HI, None, {"temperature": 1}, stream=False)
     assert profile_for(ANY, "m").name == "any other server"
 

@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.bridge import close_at_exit
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.adapt import adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.lessons import MOST_LESSONS, learn
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -39,6 +41,9 @@ DRAIN_SECONDS = 0.2
 class OpenAIClient(BaseLLMClient):
     """A model behind an OpenAI-compatible server.
 
+    What a server refuses is learned from its answer, once: the request is sent again without it, a notice
+    says so, and `profile` holds it from then on.
+
     Args:
         model: The model's name there.
         api_key: The key; else ``OPENAI_API_KEY``. Not needed for servers on this machine.
@@ -50,6 +55,8 @@ class OpenAIClient(BaseLLMClient):
     Raises:
         ConfigError: An argument cannot work, or there is no key.
     """
+
+    takes_meta = True
 
     def __init__(
         self,
@@ -132,23 +139,22 @@ class OpenAIClient(BaseLLMClient):
         """The request as it will be sent.
 
         Args:
-            messages: The history in wire form.
+            messages: The history, in wire form or with `meta`.
             tools: Tool schemas, or None.
             options: Fields of the request, and ``extra_body``, whose fields are merged in last.
             stream: Whether the answer should be streamed.
         """
-        body: dict[str, Any] = {"model": self.model, "messages": messages}
+        profile = self.profile
+        body: dict[str, Any] = {"model": self.model, "messages": adapt_messages(messages, profile)}
         if tools:
-            body["tools"] = tools
-        if stream:
+            body["tools"] = adapt_tools(tools, profile)
+        if stream if profile.streaming is None else profile.streaming:
             body["stream"] = True
-            if self.profile.stream_options:
-                body["stream_options"] = {"include_usage": True}
+            body["stream_options"] = {"include_usage": True}
         level = options.get("thinking_level") or self.thinking_level
-        body.update(self.profile.thinking_fields(level))
+        body.update(profile.thinking_fields(level))
         body.update({k: v for k, v in options.items() if v is not None and k not in _NOT_IN_BODY})
-        if self.profile.rejects_temperature:
-            body.pop("temperature", None)
+        adapt_fields(body, profile)
         body.update(options.get("extra_body") or {})
         return body
 
@@ -159,9 +165,44 @@ class OpenAIClient(BaseLLMClient):
         options: dict[str, Any],
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
+        """Send a request and read its answer; if it is refused for a reason we can learn from, once more."""
+        for _ in range(MOST_LESSONS):
+            profile, begun = self.profile, False
+            body = self.request_body(messages, tools, options, stream)
+            try:
+                async with aclosing(self._send(body, options)) as deltas:
+                    async for delta in deltas:
+                        begun = True
+                        yield delta
+            except LLMError as error:
+                notice = None if begun else self._learn(profile, body, error)
+                if notice is None:
+                    raise
+            else:
+                return
+            yield notice
+        async with aclosing(
+            self._send(self.request_body(messages, tools, options, stream), options)
+        ) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def _learn(self, profile: Profile, body: Mapping[str, Any], error: LLMError) -> Delta | None:
+        """Change the profile after a refusal, if it says how."""
+        if self.profile is not profile:
+            return Delta()  # another request has learned something meanwhile
+        lesson = learn(profile, body, error)
+        if lesson is None:
+            return None
+        self.profile = lesson.profile
+        return Delta(
+            notice=f"From now on {lesson.what}: the server refused it ({shorten(error.message, 200)})."
+        )
+
+    async def _send(self, body: dict[str, Any], options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer, whether or not it is streamed as it was asked."""
         try:
-            response = await self._post(messages, tools, options, stream)
+            response = await self._post(body, options)
             try:
                 async with aclosing(_deltas(response)) as deltas:
                     async for delta in deltas:
@@ -176,21 +217,14 @@ class OpenAIClient(BaseLLMClient):
                 raise
             raise translated from error
 
-    async def _post(
-        self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
-        stream: bool,
-    ) -> Any:
+    async def _post(self, body: dict[str, Any], options: Mapping[str, Any]) -> Any:
         """Send a request; return the transport's response with its body not read yet."""
         from openai import AsyncStream
 
         client: Any = await self._client()  # its body parameter differs between the SDK's generations
-        body = {_body_parameter(client): encode_body(self.request_body(messages, tools, options, stream))}
         opened = await client.post(
             "/chat/completions",
-            **body,
+            **{_body_parameter(client): encode_body(body)},
             cast_to=object,
             options=_request_options(options),
             stream=True,

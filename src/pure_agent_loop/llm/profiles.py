@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
@@ -20,25 +20,76 @@ TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, S
 REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 
 
+def _check_pattern(name: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"Profile.{name}={pattern!r} is no regular expression: {error}.") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The needs of one provider or model family.
+    """The needs of one provider or model family. What differs from a plain server is set, the rest is not.
 
     Args:
         name: For people.
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
         thinking: Request fields that switch thinking on.
-        rejects_temperature: The provider refuses `temperature`, so it is left out.
-        stream_options: The provider understands ``stream_options`` and so reports usage in a stream.
+        refuses: Request fields that are left out, such as ``temperature`` or ``stream_options``.
+        output_limit_field: How the output limit is called, ``max_tokens`` or ``max_completion_tokens``; empty
+            leaves it as the caller wrote it.
+        reasoning_echo: The field in which the model wants its own thinking back, such as
+            ``reasoning_content``; empty sends none.
+        echo_scope: Where it wants it: in the ``round`` since the last question, or in the whole ``history``.
+        system_role: The role of the leading system message: ``system``, ``developer``, or ``user``, which
+            puts its text in front of the first question; empty leaves it as it is.
+        alternates: The sides must take turns: neighbours of one role are joined.
+        user_after_tool: A user message may follow a tool's result; else the assistant says a word between.
+        parallel_calls: A message may hold several calls; else the history has one message for each.
+        null_content: A message with calls may have no content; else it is an empty text.
+        call_id_length: Call ids must be so many letters and digits; None allows any.
+        schema_without: JSON Schema keywords that tools' schemas must not use.
+        streaming: True if every request must be streamed, False if none may be, None for both.
     """
 
     name: str
     url: str = ""
     model: str = ""
     thinking: Mapping[str, Any] = field(default_factory=lambda: THINKING_ENABLED)
-    rejects_temperature: bool = False
-    stream_options: bool = True
+    refuses: Collection[str] = ()
+    output_limit_field: str = ""
+    reasoning_echo: str = ""
+    echo_scope: Literal["round", "history"] = "round"
+    system_role: Literal["", "system", "developer", "user"] = ""
+    alternates: bool = False
+    user_after_tool: bool = True
+    parallel_calls: bool = True
+    null_content: bool = True
+    call_id_length: int | None = None
+    schema_without: Collection[str] = ()
+    streaming: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("refuses", "schema_without"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise ConfigError(f"Profile.{name}={value!r} must be a list of names: [{value!r}].")
+            object.__setattr__(self, name, tuple(value))  # hashable, and the same however it was given
+        for name in ("url", "model"):
+            _check_pattern(name, getattr(self, name))
+
+    def to_code(self) -> str:
+        """The profile as Python, to paste into a program: only what is not the default."""
+        given = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)[1:]
+            if self._is_set(each.name)
+        ]
+        return f"Profile({', '.join([repr(self.name), *given])})"
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != getattr(PLAIN, name))
 
     def matches(self, base_url: str, model: str) -> bool:
         """True if this profile is for that model at that address."""
@@ -54,16 +105,31 @@ class Profile:
         return {} if level == "off" else _filled(self.thinking, level)
 
 
+PLAIN = Profile("any other server")
+
+# Providers' own documents say these; what they do not say is learned from their refusals (`lessons`).
 PROFILES: list[Profile] = [
     Profile("OpenRouter", url=r"openrouter\.ai", thinking=REASONING),
     Profile("DashScope", url=r"dashscope[\w-]*\.aliyuncs\.com", thinking=ENABLE_THINKING),
+    Profile("DeepSeek", url=r"api\.deepseek\.com", reasoning_echo="reasoning_content"),
+    Profile("Kimi", url=r"api\.moonshot\.(ai|cn)", reasoning_echo="reasoning_content"),
+    Profile(
+        "Mistral",
+        url=r"api\.mistral\.ai",
+        refuses=["stream_options"],
+        output_limit_field="max_tokens",
+        user_after_tool=False,
+        call_id_length=9,
+    ),
+    Profile("Groq and xAI", url=r"api\.(groq\.com|x\.ai)", thinking=REASONING_EFFORT),
     Profile(
         "OpenAI reasoning models",
         model=r"^(openai/)?(o[134](-|$)|gpt-([5-9]|\d\d)(?!.*chat))",
         thinking=REASONING_EFFORT,
-        rejects_temperature=True,
+        refuses=["temperature"],
+        output_limit_field="max_completion_tokens",
     ),
-    Profile("any other server"),
+    PLAIN,
 ]
 
 

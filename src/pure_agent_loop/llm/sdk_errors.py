@@ -48,6 +48,7 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
 _HINTS: dict[ErrorKind, str] = {
     "auth": " Check the API key.",
     "not_found": " Check base_url and the model name.",
+    "context_overflow": " The request is longer than the model's context window.",
     "quota": " The account's quota is used up; waiting does not help.",
 }
 

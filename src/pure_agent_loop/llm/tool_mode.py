@@ -92,6 +92,7 @@ class ToolModeClient(BaseLLMClient):
         self._probed = mode != "auto"
         self._format = 0  # which of the response formats the server understands
         self._takes_stop = True
+        self.takes_meta = getattr(inner, "takes_meta", False)
 
     @property
     def model(self) -> str:

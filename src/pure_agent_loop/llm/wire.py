@@ -26,6 +26,16 @@ _QUOTA = re.compile(
     r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
     r"|credit balance is too low|quota[ _]exhausted"
 )
+# How servers say that a request is longer than the model's window; a limit of tokens a minute is none of it.
+_OVERFLOW = re.compile(
+    r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
+    r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
+    r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
+    r"|(?:input )?token count.{0,60}exceeds?|exceeded model token limit|prompt token count.{0,40}exceeds"
+    r"|tokens to keep from the initial prompt|reduce the length of the (?:messages|prompt)"
+    r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
+    r"|exceeds the limit of \d+ tokens"
+)
 _TRY_LATER = re.compile(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
 _RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
 _BUSY = re.compile(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
@@ -246,9 +256,12 @@ def read_error(error: Any) -> tuple[str, list[str]]:
     if not isinstance(error, Mapping):
         is_code = isinstance(error, int) and not isinstance(error, bool)
         return shorten(safe_str(error), MESSAGE_CHARS), [safe_str(error)[:100]] if is_code else []
-    message = error.get("message") or error.get("detail") or error
+    message = safe_str(error.get("message") or error.get("detail") or error)
+    field = error.get("param")
+    if isinstance(field, str) and field and field not in message:
+        message = f"{message} (field: {field[:100]})"
     codes = [safe_str(error[key])[:100] for key in ("code", "status", "type") if error.get(key)]
-    return shorten(safe_str(message), MESSAGE_CHARS), codes
+    return shorten(message, MESSAGE_CHARS), codes
 
 
 def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
@@ -256,10 +269,14 @@ def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
     words = f"{code} {message}".lower()
     if (status is None or 400 <= status < 500) and _QUOTA.search(words) and not _TRY_LATER.search(words):
         return "quota"
+    if status != 429 and _OVERFLOW.search(words) and not _RATE.search(words):
+        return "context_overflow"
     if status is None or status < 400:
         return _classify_words(words)
     if status == 429:
         return "rate_limit"
+    if status == 413:
+        return "context_overflow"
     if status in (408, 409, 425) or status >= 500:
         return "overloaded"
     kinds: dict[int, ErrorKind] = {401: "auth", 403: "auth", 404: "not_found", 402: "quota"}

@@ -1,0 +1,236 @@
+"""What a provider's refusal teaches: one 400 becomes one change of the `Profile`. Pure: no I/O.
+
+A lesson is drawn only from a refusal that names what it refuses, and only if the request really held that;
+so an error that repeats teaches nothing twice, and one of another kind is reported as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS
+from pure_agent_loop.llm.profiles import Profile
+
+MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
+_KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports its template's complaints with 500
+_REFUSED = re.compile(
+    r"not support|unsupported|n't support|unrecogni[sz]ed|unknown|unexpected|extra (?:inputs|fields)"
+    r"|not permitted|not allowed|not accepted|not enabled|not available|cannot find field|does not exist"
+    r"|only the default|deprecated|cannot both|(?:invalid|illegal) (?:parameter|argument|field|request arg)",
+    re.I,
+)
+# Fields that a request cannot do without, or that `tool_mode` sees to.
+_NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", "stop"})
+_SCHEMA_WORDS = (
+    "additionalProperties", "$ref", "$defs", "definitions", "anyOf", "oneOf", "allOf", "const", "default",
+    "format", "pattern", "patternProperties", "propertyNames", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems",
+    "minProperties", "maxProperties", "title", "examples", "nullable", "prefixItems", "contains", "not", "if",
+    "then", "else",
+)  # fmt: skip
+_OF_SCHEMAS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A change of the profile.
+
+    Args:
+        profile: The new one.
+        what: What is done from now on, for people.
+    """
+
+    profile: Profile
+    what: str
+
+
+def learn(profile: Profile, body: Mapping[str, Any], error: LLMError) -> Lesson | None:
+    """What to do otherwise after a refusal; None if it says nothing about that.
+
+    Args:
+        profile: What the refused request was made with.
+        body: The refused request.
+        error: The refusal.
+    """
+    if error.kind not in _KINDS:
+        return None
+    for rule in _RULES:
+        lesson = rule(profile, body, error.message)
+        if lesson is not None and lesson.profile != profile:
+            return lesson
+    return None
+
+
+def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
+        if sent in body and _names(words, sent) and _REFUSED.search(words):
+            if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
+                return None  # then it is refused altogether
+            return Lesson(
+                replace(profile, output_limit_field=wanted), f"the output limit is sent as {wanted}"
+            )
+    return None
+
+
+_WANTS_REASONING = re.compile(
+    r"(?:missing|must|require\w*|provide|include|pass\w* back)\b.{0,80}\b(reasoning_content|reasoning)\b"
+    r"|\b(reasoning_content|reasoning)\b.{0,80}(?:missing|required|must be|passed back)",
+    re.I | re.S,
+)
+_REASONING_REFUSED = re.compile(
+    r"\b(?:reasoning_content|reasoning)\b.{0,120}(?:unsupported|not support|not permitted|not allowed"
+    r"|extra inputs|remove|unexpected|unknown)"
+    r"|(?:remove|unsupported|unexpected|unknown)\b.{0,60}\breasoning_content\b",
+    re.I | re.S,
+)
+
+
+def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    sent = profile.reasoning_echo
+    if sent and any(sent in message for message in body["messages"]) and _REASONING_REFUSED.search(words):
+        return Lesson(replace(profile, reasoning_echo=""), "the model's thinking is no longer sent back")
+    wanted = _WANTS_REASONING.search(words)
+    if wanted is None or _REASONING_REFUSED.search(words):
+        return None
+    if not any(message.get("role") == "assistant" for message in body["messages"]):
+        return None
+    if not sent:
+        name = wanted[1] or wanted[2]
+        what = f"the thinking behind tool calls is sent back as {name}"
+        return Lesson(replace(profile, reasoning_echo=name), what)
+    return Lesson(replace(profile, echo_scope="history"), f"all earlier thinking is sent back as {sent}")
+
+
+_SYSTEM_REFUSED = re.compile(
+    r"(?:system|developer) (?:role|message|prompt|instruction)s?.{0,30}\b(?:not|unsupported)\b"
+    r"|(?:unexpected|unknown|unsupported|invalid)\b.{0,40}\b(?:system|developer)\b"
+    r"|role.{0,30}\b(?:system|developer)\b.{0,40}\bnot\b|not support.{0,20}\b(?:system|developer)\b"
+    r"|['\"`](?:system|developer)['\"`] is not",
+    re.I | re.S,
+)
+
+
+def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    first = body["messages"][0]["role"] if body["messages"] else ""
+    if first not in ("system", "developer") or not _SYSTEM_REFUSED.search(words):
+        return None
+    if first == "developer":
+        return Lesson(replace(profile, system_role="system"), "the system message has the role system")
+    return Lesson(replace(profile, system_role="user"), "the system message goes in front of the question")
+
+
+_TURNS = re.compile(
+    r"roles? must alternate|alternat\w+.{0,40}\b(?:roles?|user)\b|consecutive .{0,20}user", re.I
+)
+_USER_AFTER_TOOL = re.compile(r"unexpected role ['\"`]?user['\"`]? after role ['\"`]?tool", re.I)
+_SINGLE_CALLS = re.compile(
+    r"only supports? (?:a )?single tool[- ]?calls?|multiple tool[_ -]?calls?.{0,30}\bnot\b"
+    r"|one tool[_ -]?call at a time",
+    re.I,
+)
+_ID_LENGTH = re.compile(r"\btool[_ ]?calls?\b.{0,200}?\bid\b.{0,200}?length (?:of )?(\d{1,3})\b", re.I | re.S)
+_CONTENT_NEEDED = re.compile(
+    r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
+    r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
+    re.I | re.S,
+)
+
+
+def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    """Rules about the order and the form of messages."""
+    if _TURNS.search(words):
+        return Lesson(replace(profile, alternates=True), "messages of one side are joined")
+    if _USER_AFTER_TOOL.search(words):
+        what = "a word of the assistant stands between a result and the next message"
+        return Lesson(replace(profile, user_after_tool=False), what)
+    calls = [message.get("tool_calls") or () for message in body["messages"]]
+    if _SINGLE_CALLS.search(words) and any(len(each) > 1 for each in calls):
+        return Lesson(replace(profile, parallel_calls=False), "each call is sent in a message of its own")
+    length = _ID_LENGTH.search(words)
+    if length is not None and any(calls):
+        what = f"call ids are sent as {length[1]} letters and digits"
+        return Lesson(replace(profile, call_id_length=int(length[1])), what)
+    if _CONTENT_NEEDED.search(words) and any(m.get("content") is None for m in body["messages"]):
+        return Lesson(replace(profile, null_content=False), "no message is sent without content")
+    return None
+
+
+_STREAM_NEEDED = re.compile(
+    r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
+    r"|must be set to false for non-stream"
+    r"|(?:must|please) (?:use|be|set) stream",
+    re.I,
+)
+_NO_STREAM = re.compile(
+    r"stream\w* (?:mode )?(?:is )?not (?:supported|allowed|available|enabled)"
+    r"|not support (?:the )?['\"`]?stream"
+    r"|verified to stream|unsupported\b.{0,20}['\"`]stream['\"`]",
+    re.I,
+)
+
+
+def _streaming(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    if not body.get("stream") and _STREAM_NEEDED.search(words):
+        return Lesson(replace(profile, streaming=True), "every request is streamed")
+    if body.get("stream") and _NO_STREAM.search(words) and not _names(words, "stream_options"):
+        return Lesson(replace(profile, streaming=False), "no request is streamed")
+    return None
+
+
+def _schema(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    if not body.get("tools") or not _REFUSED.search(words) or not _OF_SCHEMAS.search(words):
+        return None
+    used = set(_keywords(body["tools"]))
+    found = [word for word in _SCHEMA_WORDS if word in used and _names(words, word)]
+    if not found:
+        return None
+    without = (*profile.schema_without, *(word for word in found if word not in profile.schema_without))
+    return Lesson(replace(profile, schema_without=without), f"tools are described without {', '.join(found)}")
+
+
+def _keywords(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        for key, value in schema.items():
+            yield key
+            yield from _keywords(value)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _keywords(each)
+
+
+def _refused_field(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    of_thinking = [name for name in profile.thinking if name in body]
+    if not _REFUSED.search(words) and not (of_thinking and re.search(r"must be one of|invalid", words, re.I)):
+        return None
+    left = _NEEDED.union(profile.refuses)
+    named = [name for name in body if name not in left and _names(words, name)]
+    if not _REFUSED.search(words):
+        named = [name for name in named if name in of_thinking]
+    if not named:
+        return None
+    dropped = named[-1:] if re.search(r"cannot both", words, re.I) else named
+    return Lesson(
+        replace(profile, refuses=(*profile.refuses, *dropped)),
+        f"{' and '.join(dropped)} {'is' if len(dropped) == 1 else 'are'} left out",
+    )
+
+
+def _names(words: str, name: str) -> bool:
+    """True if an error names a field, in snake case or in camel case."""
+    camel = re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+    return any(re.search(rf"(?<![\w$]){re.escape(each)}(?!\w)", words) for each in {name, camel})
+
+
+_RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] = (
+    _reasoning,
+    _token_limit,
+    _streaming,
+    _system,
+    _messages,
+    _schema,
+    _refused_field,
+)
