@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pure_agent_loop.kit import Kit
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.messages import Message
 from pure_agent_loop.state import QueryState
 
@@ -30,4 +31,11 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing else None
-    return Request(messages, tools, kit.options)
+    options = _with_more_output(kit.options) if state.output_raised else kit.options
+    return Request(messages, tools, options)
+
+
+def _with_more_output(options: dict[str, Any]) -> dict[str, Any]:
+    """The caller's output limit doubled: a call that was cut off would be cut off again."""
+    raised = {name: 2 * options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
+    return {**options, **raised}

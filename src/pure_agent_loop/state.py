@@ -45,6 +45,8 @@ class QueryState:
         must_close: A reason found during a step for which the next one has to be that last answer.
         continuations: How often a cut-off answer was continued.
         asked_again: True once an empty answer was asked for again.
+        output_raised: True once the output limit cut off a call, or everything; a limit of the caller is
+            doubled then.
         transition_reason: Why the newest step was entered.
         stop_reason: Why the run ended, or None while it goes on: ``completed``, ``cancelled``, ``error``, a
             limit (``token_limit``, ``max_steps``, ``max_tool_calls``, ``budget``, ``doom_loop``), or what cut
@@ -66,6 +68,7 @@ class QueryState:
     must_close: str = ""
     continuations: int = 0
     asked_again: bool = False
+    output_raised: bool = False
     transition_reason: str = "start"
     stop_reason: str | None = None
     failure: Exception | None = field(default=None, compare=False)
@@ -121,6 +124,9 @@ class QueryState:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
         self.results = {}
+        lacks_all = not response.content and not self.pending
+        if response.finish_reason == "length" and (lacks_all or any(call.invalid for call in self.pending)):
+            self.output_raised = True
         if not self.pending and response.content:
             self.answer.append(response.content)
 
@@ -240,6 +246,7 @@ _PLAIN = (
     "must_close",
     "continuations",
     "asked_again",
+    "output_raised",
     "transition_reason",
     "stop_reason",
 )

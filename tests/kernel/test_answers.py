@@ -7,7 +7,7 @@ from tests.helpers import E, add, check_result, of_type, run_agent
 
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, TokenUsage, ToolCall
 from pure_agent_loop.prompts import ENGLISH
-from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas
+from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas, raw_call
 
 
 def cut(text):
@@ -36,6 +36,27 @@ def test_a_continuation_with_nothing_to_add_is_the_end():
     with ScriptedLLM([cut("all there is"), answer("")]) as llm:
         result = run_agent(llm)
     assert (result.content, result.stop_reason) == ("all there is", "completed")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_that_cut_off_a_call_is_doubled_once(name):
+    cut_off = answer(raw_call("add", '{"a": 1, '), finish_reason="length")
+    with ScriptedLLM([cut_off, call("add", a=1, b=2), cut_off, "3"]) as llm:
+        result = run_agent(llm, tools=[add], **{name: 20})
+    assert [request.options[name] for request in llm.requests] == [20, 40, 40, 40]
+    assert result.content == "3"
+
+
+def test_a_limit_that_cut_off_everything_is_doubled():
+    with ScriptedLLM([answer(reasoning="hm", finish_reason="length"), "3"]) as llm:
+        run_agent(llm, max_tokens=20)
+    assert [request.options["max_tokens"] for request in llm.requests] == [20, 40]
+
+
+def test_without_a_limit_of_the_caller_none_is_sent():
+    with ScriptedLLM([answer(raw_call("add", "{"), finish_reason="length"), "3"]) as llm:
+        run_agent(llm, tools=[add])
+    assert "max_tokens" not in llm.requests[1].options
 
 
 @pytest.mark.parametrize("empty", [answer(""), answer(None), answer(None, reasoning="only thinking")])
