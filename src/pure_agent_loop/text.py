@@ -65,7 +65,7 @@ def _plain(value: Any, inside: list[int]) -> Any:
     inside.append(id(value))
     try:
         return _container(value, inside)
-    except Exception:  # noqa: BLE001 - foreign code walks through a foreign object
+    except BaseException:  # noqa: BLE001 - foreign code walks through a foreign object
         return safe_str(value)
     finally:
         inside.pop()
@@ -94,7 +94,7 @@ def safe_str(value: Any) -> str:
     """``str(value)`` that survives objects whose own ``__str__`` fails."""
     try:
         return clean_text(str(value))
-    except Exception as error:  # noqa: BLE001 - a foreign __str__ may raise anything
+    except BaseException as error:  # noqa: BLE001 - a foreign __str__ may raise anything, SystemExit too
         return f"<{type(value).__name__}: its text form failed with {type(error).__name__}>"
 
 

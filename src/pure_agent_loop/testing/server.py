@@ -309,6 +309,7 @@ class _Host:
         except OSError:  # the client left again
             return
         connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small chunks go out at once
         reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
