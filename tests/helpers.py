@@ -12,9 +12,11 @@ from typing import Any
 from pure_agent_loop import Agent, Event, EventType, QueryState, RetryConfig, tool
 from pure_agent_loop.kernel import run_loop
 from pure_agent_loop.kit import Kit
+from pure_agent_loop.parts import TRANSITIONS, Part
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runner import start_state
+from pure_agent_loop.state import SUSPENDED
 from pure_agent_loop.testing import check_history
 from pure_agent_loop.tool import ToolRegistry
 
@@ -34,10 +36,12 @@ _LETTERS = {
     E.STEP_END: "D",
     E.ERROR: "E",
     E.LOOP_END: "X",
+    E.PERMISSION: "P",
+    E.PART: "",  # they have rules of their own
 }
-_OPEN_STEP = "L?N*[rtcyN]*R?T?A*O*"
-_WHOLE = re.compile(r"SN*(L?N*[rtcyN]*R?T?(A+O+)?D)*X")
-_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcyN]*R?T?(A+O+)?D)*({_OPEN_STEP})E?X")
+_OPEN_STEP = "L?N*[rtcyN]*R?T?P*A*[ON]*"
+_WHOLE = re.compile(r"SN*(L?N*[rtcyN]*R?T?(P*A+[ON]+)?N*D)*X")
+_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcyN]*R?T?(P*A+[ON]+)?N*D)*({_OPEN_STEP})E?X")
 
 
 def check_events(events: Sequence[Event], first_step: int = 1) -> None:
@@ -45,12 +49,27 @@ def check_events(events: Sequence[Event], first_step: int = 1) -> None:
     word = "".join(_LETTERS[event.type] for event in events)
     end = events[-1]
     assert end.type is E.LOOP_END, word
-    broken_off = "E" in word or end.data["stop_reason"] in ("cancelled", "error")
+    broken_off = "E" in word or end.data["stop_reason"] in ("cancelled", "error", SUSPENDED)
     assert (_BROKEN_OFF if broken_off else _WHOLE).fullmatch(word), word
     assert check_history(end.data["messages"]) == []
     _check_numbers(events[1:-1], first_step)
+    _check_parts(events, end.data["stop_reason"])
     for step in {event.step for event in events}:
         _check_step([event for event in events if event.step == step], whole=not broken_off)
+
+
+def _check_parts(events: Sequence[Event], stop_reason: str) -> None:
+    """Each part goes through the table of states, and has ended when the run has."""
+    parts: dict[str, Part] = {}
+    for event in of_type(events, E.PART):
+        part = Part.from_dict(event.data["part"])
+        before = parts.get(part.id)
+        # A run that was resumed goes on with parts that another one announced.
+        assert part.state in (TRANSITIONS[before.state] if before else ("pending", "running")), part
+        parts[part.id] = part
+        assert part.ended is None or part.ended >= (part.started or 0.0)
+    if stop_reason != SUSPENDED:
+        assert all(part.state in ("completed", "error") for part in parts.values()), parts
 
 
 def _check_numbers(inner: Sequence[Event], first_step: int) -> None:
@@ -84,13 +103,14 @@ def check_result(result: AgentResult, first_step: int = 1) -> AgentResult:
     assert (end["stop_reason"], end["content"]) == (result.stop_reason, result.content)
     assert end["messages"] == result.messages
     assert check_history(result.messages) == []
-    assert not result.state.pending
-    assert not result.state.results
+    if result.stop_reason != SUSPENDED:
+        assert not result.state.pending
+        assert not result.state.results
     return result
 
 
 def types(events: Sequence[Event]) -> list[str]:
-    return [event.type.value for event in events]
+    return [event.type.value for event in events if event.type is not E.PART]
 
 
 def of_type(events: Sequence[Event], kind: EventType) -> list[Event]:
@@ -98,8 +118,9 @@ def of_type(events: Sequence[Event], kind: EventType) -> list[Event]:
 
 
 def shape(events: Sequence[Event]) -> list[tuple[str, int, dict[str, Any]]]:
-    """Events without their times."""
-    return [(e.type.value, e.step, {k: v for k, v in e.data.items() if k != "duration"}) for e in events]
+    """Events without their times, and without the parts."""
+    told = [event for event in events if event.type is not E.PART]  # their times differ
+    return [(e.type.value, e.step, {k: v for k, v in e.data.items() if k != "duration"}) for e in told]
 
 
 def tool_texts(messages: Sequence[dict[str, Any]]) -> list[str]:

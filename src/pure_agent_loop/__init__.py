@@ -12,6 +12,7 @@ print(Agent(model="gpt-4o-mini", tools=[add]).run("What is 2 + 3?").content)
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.budget import Budget, Price
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import (
@@ -24,6 +25,8 @@ from pure_agent_loop.errors import (
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
+from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
@@ -31,6 +34,8 @@ from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.loop import ReactLoop
+from pure_agent_loop.parts import Part, PartTransitionError
+from pure_agent_loop.permissions import Permission, PermissionContext, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
@@ -42,6 +47,8 @@ __all__ = [
     "Agent",
     "AgentResult",
     "BaseLLMClient",
+    "BeforeTool",
+    "Budget",
     "CancelToken",
     "ConfigError",
     "Conversation",
@@ -49,6 +56,9 @@ __all__ = [
     "Event",
     "EventType",
     "HistoryError",
+    "HookContext",
+    "Hooks",
+    "Inbox",
     "JsonLinesRenderer",
     "LLMError",
     "LLMResponse",
@@ -58,7 +68,14 @@ __all__ = [
     "LoopLimits",
     "MissingExtraError",
     "OpenAIClient",
+    "Part",
+    "PartTransitionError",
+    "Permission",
+    "PermissionContext",
+    "PermissionRequest",
+    "PermissionRules",
     "PlainRenderer",
+    "Price",
     "Profile",
     "Prompts",
     "PureAgentLoopError",

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
+from pure_agent_loop.hooks import Hooks
+from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.messages import Message
+from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, check_client, check_types, start_state
+from pure_agent_loop.runner import Run, check_client, check_types, resumed_state, start_state
+from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 if TYPE_CHECKING:
@@ -61,6 +66,16 @@ class Agent:
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
         profile: What the server needs, where it is not known; found by address and model name if None.
+        permission_mode: ``auto`` allows every call that no rule forbids; ``ask`` asks about tools that are
+            not marked ``read_only``; ``plan`` allows only those marked so; ``bypass`` asks about nothing.
+        permission_rules: Calls that are denied, asked about or allowed, by name and arguments.
+        can_use_tool: Your own decision about each call: ``(tool, args, context)`` to ``"allow"``, ``"deny"``,
+            ``"ask"`` or a `Permission`.
+        on_ask: Asks a person: ``(request)`` to ``"allow"``, ``"deny"`` or a `Permission`; a function that is
+            not async runs in a thread. Without it a run is suspended at a question, see
+            `AgentResult.questions`.
+        hooks: Functions before and after tools, and before the end.
+        budget: Hard limits shared with other runs.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
@@ -88,6 +103,12 @@ class Agent:
         language: str | None = None,
         prompts: Prompts | None = None,
         profile: Profile | None = None,
+        permission_mode: str = "auto",
+        permission_rules: PermissionRules | None = None,
+        can_use_tool: PermissionFunction | None = None,
+        on_ask: AskFunction | None = None,
+        hooks: Hooks | None = None,
+        budget: Budget | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
@@ -95,7 +116,15 @@ class Agent:
     ) -> None:
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
-        check_types(system_prompt, limits, retry)
+        if not isinstance(system_prompt, str):
+            raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+        check_types(
+            limits=(limits, LoopLimits),
+            retry=(retry, RetryConfig),
+            profile=(profile, Profile),
+            hooks=(hooks, Hooks),
+            budget=(budget, Budget),
+        )
         model = DEFAULT_MODEL if model is None else _checked_name(model)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
@@ -113,12 +142,18 @@ class Agent:
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
         words = prompts or prompts_for(language)
+        limits = limits or LoopLimits()
         self._kit = Kit(
             client=ToolModeClient(llm, tool_mode, words),
             tools=self.tools,
-            limits=limits or LoopLimits(),
+            limits=limits,
             retry=retry or RetryConfig(),
             prompts=words,
+            permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
+            can_use_tool=_checked_function("can_use_tool", can_use_tool),
+            on_ask=_checked_function("on_ask", on_ask),
+            hooks=hooks or Hooks(),
+            budget=budget,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
             first_byte_timeout=first_byte_timeout,
@@ -126,41 +161,68 @@ class Agent:
             tool_timeout=tool_timeout,
             opening=opening,
         )
+        _check_price(self._kit)
 
     def run(
-        self, task: str, messages: list[Message] | None = None, *, cancel_token: CancelToken | None = None
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        state: QueryState | Mapping[str, Any] | None = None,
+        inbox: Inbox | None = None,
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
         Args:
-            task: What to do.
+            task: What to do; None, with `state`, to go on with what was being done.
             messages: A history to go on from, e.g. `AgentResult.messages`. A leading system message in it
                 takes the place of `system_prompt`; what is not valid in it is repaired, with a notice.
             cancel_token: Stops the run from outside.
+            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
+            inbox: Messages put into it reach the agent while it works.
 
         Raises:
-            ConfigError: `task` is no text.
+            ConfigError: `task` is no text, or `state` is no state.
             HistoryError: `messages` is no list of messages.
         """
-        return self.prepare(task, messages, cancel_token=cancel_token).wait_sync()
+        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait_sync()
 
     async def arun(
-        self, task: str, messages: list[Message] | None = None, *, cancel_token: CancelToken | None = None
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        state: QueryState | Mapping[str, Any] | None = None,
+        inbox: Inbox | None = None,
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self.prepare(task, messages, cancel_token=cancel_token).wait()
+        return await self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait()
 
     def run_stream(
-        self, task: str, messages: list[Message] | None = None, *, cancel_token: CancelToken | None = None
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        state: QueryState | Mapping[str, Any] | None = None,
+        inbox: Inbox | None = None,
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token).stream_sync()
+        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream_sync()
 
     def arun_stream(
-        self, task: str, messages: list[Message] | None = None, *, cancel_token: CancelToken | None = None
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        state: QueryState | Mapping[str, Any] | None = None,
+        inbox: Inbox | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token).stream()
+        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -182,13 +244,47 @@ class Agent:
         return Conversation(self.prepare)
 
     def prepare(
-        self, task: str, messages: list[Message] | None = None, *, cancel_token: CancelToken | None = None
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        state: QueryState | Mapping[str, Any] | None = None,
+        inbox: Inbox | None = None,
     ) -> Run:
         """Make a run without starting it; `run` and its three siblings start it. See `run`."""
-        state, notices = start_state(task, messages, self.system_prompt, self._kit.prompts)
-        return Run(
-            state, replace(self._kit, cancel_token=cancel_token, opening=(*self._kit.opening, *notices))
-        )
+        words = self._kit.prompts
+        if state is None:
+            if task is None:
+                raise ConfigError(
+                    "task must be text; None goes on from a state, which is missing: state=result.state."
+                )
+            start, notices = start_state(task, messages, self.system_prompt, words)
+        elif messages is not None:
+            raise ConfigError("messages and state were both given. The state has its own messages.")
+        else:
+            start, notices = resumed_state(task, state, words)
+        opening = (*self._kit.opening, *notices)
+        kit = replace(self._kit, cancel_token=cancel_token, opening=opening, inbox=inbox or Inbox())
+        return Run(start, kit)
+
+
+def _checked_function(name: str, function: Any) -> Any:
+    if function is not None and not callable(function):
+        raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
+    return function
+
+
+def _check_price(kit: Kit) -> None:
+    """A limit of money without a price would never be reached."""
+    model = str(getattr(kit.client, "model", ""))
+    asked: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
+    for name, each in asked.items():
+        if each is not None and each.max_cost is not None and price_for(each.prices, model) is None:
+            raise ConfigError(
+                f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
+                f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
+            )
 
 
 def _checked_name(model: object) -> str:

@@ -30,7 +30,8 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     messages = list(state.messages) if takes_meta else state.history()
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
-    tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing else None
+    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
+    tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing and not used_up else None
     options = _with_more_output(kit.options) if state.output_raised else kit.options
     return Request(messages, tools, options)
 

@@ -72,4 +72,4 @@ class Conversation:
         self._history = []
 
     def _keep(self, run: Run) -> None:
-        self._history = list(run.state.messages)  # with the thinking, which some servers want back
+        self._history = run.state.full_history()  # with the thinking, which some servers want back

@@ -3,11 +3,13 @@
 The grammar of a run (``*`` any number, ``?`` at most once):
 
     run    = LOOP_START NOTICE* step* ERROR? LOOP_END
-    step   = SOFT_LIMIT? NOTICE* answer (ACTION+ OBSERVATION+)? STEP_END
+    step   = SOFT_LIMIT? NOTICE* answer (PERMISSION* ACTION+ OBSERVATION+)? STEP_END
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE)* REASONING? THOUGHT?
 
-A run that is cancelled or fails leaves its step where it is: the rest of `step` is missing, and calls
-without an OBSERVATION have their result in the messages of LOOP_END.
+A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
+
+A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
+missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.
 
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
@@ -43,6 +45,8 @@ class EventType(str, Enum):
     RETRY = "retry"
     NOTICE = "notice"
     STEP_END = "step_end"
+    PART = "part"
+    PERMISSION = "permission"
 
     def __str__(self) -> str:
         return self.value
@@ -169,6 +173,19 @@ class Event:
     def notice(cls, step: int, message: str, **details: Any) -> Event:
         """Something worth knowing happened (a repaired history, a message put into the run)."""
         return cls(EventType.NOTICE, step, {"message": message, **details})
+
+    @classmethod
+    def part(cls, step: int, part: Mapping[str, Any]) -> Event:
+        """A fragment of an answer changed its state; `part` is its plain form, see `parts.Part`."""
+        return cls(EventType.PART, step, {"part": dict(part)})
+
+    @classmethod
+    def permission(
+        cls, step: int, tool: str, args: Mapping[str, Any], behavior: str, reason: str = "", call_id: str = ""
+    ) -> Event:
+        """A person is asked about a call (``ask``), or it was answered or refused (``allow``, ``deny``)."""
+        data = {"tool": tool, "args": dict(args), "behavior": behavior, "reason": reason, "call_id": call_id}
+        return cls(EventType.PERMISSION, step, data)
 
     @classmethod
     def step_end(cls, step: int, usage: Mapping[str, Any] | None = None) -> Event:

@@ -1,16 +1,25 @@
-"""Messages that reach a run while it works: steering by people, notices from background work."""
+"""Messages that reach a run while it works: steering and follow-ups of people, notices of background work."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+When = Literal["step", "end"]
 
 
 class Incoming(NamedTuple):
-    """A message on its way in. `synthetic` marks one that no person wrote."""
+    """A message on its way in.
+
+    Args:
+        text: What it says.
+        synthetic: No person wrote it.
+        when: ``step``: it goes in before the next request; ``end``: when the agent would have stopped.
+    """
 
     text: str
     synthetic: bool = False
+    when: When = "step"
 
 
 class Inbox:
@@ -19,13 +28,28 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: deque[Incoming] = deque()
 
-    def put(self, text: str, *, synthetic: bool = False) -> None:
-        """Leave a message for the next step."""
-        self._waiting.append(Incoming(text, synthetic))
+    def put(self, text: str, *, synthetic: bool = False, when: When = "step") -> None:
+        """Leave a message; see `Incoming`."""
+        self._waiting.append(Incoming(text, synthetic, when))
 
-    def take(self) -> list[Incoming]:
-        """Take out everything that has come so far, oldest first."""
-        taken = []
+    def steer(self, text: str) -> None:
+        """Say something to the agent while it works: it reads it before its next step."""
+        self.put(text)
+
+    def follow_up(self, text: str) -> None:
+        """Say something to the agent that it takes up when it would have stopped."""
+        self.put(text, when="end")
+
+    def take(self, *, at_end: bool = False) -> list[Incoming]:
+        """Take out what is due, oldest first.
+
+        Args:
+            at_end: The agent would stop now: everything is due.
+        """
+        taken: list[Incoming] = []
+        left: list[Incoming] = []
         while self._waiting:
-            taken.append(self._waiting.popleft())
+            each = self._waiting.popleft()
+            (taken if at_end or each.when == "step" else left).append(each)
+        self._waiting.extendleft(reversed(left))  # before what came in meanwhile
         return taken

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
+from pure_agent_loop.hook_calls import wants_more
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.limits import LimitChecker
 from pure_agent_loop.model_call import respond
-from pure_agent_loop.state import QueryState
+from pure_agent_loop.part_events import end_open_parts
+from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.text import safe_str
 from pure_agent_loop.tool_round import run_calls
 
@@ -19,7 +21,8 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
-    checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock)
+    checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
+    state.deadline = checker.deadline
     try:
         await kit.emit(Event.loop_start(state.task))
         with Interrupt() as block:
@@ -36,26 +39,29 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
         state.stop("cancelled")
         raise
     finally:
-        state.close(kit.prompts.tool_not_started)
-        await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, state.history()))
+        await _end(state, kit)
 
 
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
-    if state.pending:  # the run was resumed between an answer and its results
-        await run_calls(state, kit)
-    else:
-        await _prepare(state, kit, checker)
+    if not state.pending:  # else the run was resumed between an answer and its results
+        if not state.awaiting:
+            await _prepare(state, kit, checker)
         response = await respond(state, kit)
-        if state.pending:
-            await run_calls(state, kit)
-        else:
+        if not state.pending:
             state.finish(response, kit.prompts)
-    await kit.emit(Event.step_end(state.step, state.usage.to_dict()))
+            await _look_for_more(state, kit)
+    if state.pending:
+        await run_calls(state, kit)
+    if state.stop_reason != SUSPENDED:
+        await kit.emit(Event.step_end(state.step, state.usage.to_dict()))
 
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict, incoming = checker.check(), kit.inbox.take()
+    verdict, incoming = checker.check(), [*state.held, *kit.inbox.take()]
+    state.held = []
+    if kit.after_tools and state.transition_reason == "tool_results":
+        state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
         state.add_user(each.text, synthetic=each.synthetic)
     if state.must_close or verdict.action == "stop":
@@ -69,6 +75,23 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     await kit.compactor.compact(state)
 
 
+async def _look_for_more(state: QueryState, kit: Kit) -> None:
+    """The model has given its answer. A stop hook, or a message that has come in, sends it on."""
+    if state.stop_reason != "completed":
+        return
+    reason = await wants_more(state, kit)
+    if reason:
+        state.go_on(reason, "stop_hook", synthetic=True)
+        await kit.emit(Event.notice(state.step, reason, synthetic=True))
+        return
+    for number, each in enumerate(kit.inbox.take(at_end=True)):
+        if number == 0:
+            state.go_on(each.text, "follow_up", synthetic=each.synthetic)
+        else:
+            state.add_user(each.text, synthetic=each.synthetic)
+        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
+
+
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     """A failure ends the run; while the last answer after a limit is asked for, the limit is the reason."""
     message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
@@ -76,6 +99,17 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     state.failure = error
     state.stop(state.closing or "error")
     await kit.emit(Event.error(state.step, message, fatal=not state.closing, kind=kind))
+
+
+async def _end(state: QueryState, kit: Kit) -> None:
+    """Whatever the end is: every call gets its result, unless the run only waits for a permission."""
+    if state.stop_reason == SUSPENDED:
+        state.held += kit.inbox.take(at_end=True)
+    else:
+        state.close(kit.prompts.tool_not_started)
+        await end_open_parts(state, kit)
+    history = state.history(kit.prompts.tool_waiting)
+    await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, history))
 
 
 def _is_cancelled(kit: Kit) -> bool:

@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.events import Event
+from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.journal import Journal, MemoryJournal
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.permissions import PermissionFunction, allow_all
+from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
@@ -55,7 +57,15 @@ class Kit:
         options: Fields of every request, such as ``temperature``.
         emit_reasoning: Whether the thinking is shown in events.
         cancel_token: Stops the run from outside.
-        permit: Asked before each call.
+        permissions: Rules and mode for calls.
+        can_use_tool: The user's function for the same; None for none.
+        on_ask: Asks a person about a call; without it the run is suspended at a question.
+        hooks: The user's functions around tools and before the end.
+        budget: Limits shared with other runs.
+        tool_rounds: After so many rounds of calls no tools are offered; None for no such limit.
+        after_tools: Said to the model after each round of calls, as a synthetic message; empty for nothing.
+        tool_attempts: How often a tool marked ``idempotent`` is tried before its error goes to the model.
+        tool_retry_delay: Seconds between these tries.
         inbox: Messages that come in while it runs.
         compactor: Makes the history fit.
         journal: Where model requests and tool calls happen.
@@ -75,7 +85,15 @@ class Kit:
     options: dict[str, Any] = field(default_factory=dict)
     emit_reasoning: bool = False
     cancel_token: CancelToken | None = None
-    permit: PermissionFunction = allow_all
+    permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
+    can_use_tool: PermissionFunction | None = None
+    on_ask: AskFunction | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    budget: Budget | None = None
+    tool_rounds: int | None = None
+    after_tools: str = ""
+    tool_attempts: int = 1
+    tool_retry_delay: float = 1.0
     inbox: Inbox = field(default_factory=Inbox)
     compactor: Compactor = field(default_factory=NoCompaction)
     journal: Journal = field(default_factory=MemoryJournal)

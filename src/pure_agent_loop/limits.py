@@ -7,9 +7,10 @@ again, the run goes on. Hard limits end the run with one last answer without too
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices
 from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, prompts_for
@@ -30,11 +31,14 @@ class LoopLimits:
         timeout_prompt: Words of the notice after `timeout`; ``{seconds}`` is filled in.
         max_turns: Hard: steps in all.
         max_tool_calls: Hard: tool calls in all.
-        max_seconds: Hard: seconds in all, checked between steps.
+        max_seconds: Hard: seconds in all. No tool may run longer than what is left of them; otherwise they
+            are checked between steps.
+        max_cost: Hard: money in all, in the currency of `prices`.
+        prices: Prices by model name, or by pattern such as ``gpt-5*``; see `Price`.
         doom_loop_threshold: How many equal calls in a row are too many; None allows any number.
 
     Raises:
-        ConfigError: A limit is not a positive number.
+        ConfigError: A limit is not a positive number, or there is a limit of money without prices.
     """
 
     max_steps: int | None = 10
@@ -45,17 +49,19 @@ class LoopLimits:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_seconds: float | None = None
+    max_cost: float | None = None
     doom_loop_threshold: int | None = 3
+    prices: Prices = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise ConfigError(
-                    f"LoopLimits.{name}={value!r} must be a positive number, or None for no limit."
-                )
+            check_limit(f"LoopLimits.{name}", getattr(self, name))
+        check_prices("LoopLimits", self.prices)
+        if self.max_cost is not None and not self.prices:
+            raise ConfigError(
+                "LoopLimits.max_cost needs prices={'the model': Price(input=..., output=...)}, "
+                "or nothing can be counted."
+            )
 
 
 _NUMBERS = (
@@ -65,6 +71,7 @@ _NUMBERS = (
     "max_turns",
     "max_tool_calls",
     "max_seconds",
+    "max_cost",
     "doom_loop_threshold",
 )
 
@@ -78,6 +85,7 @@ class LimitLedger:
         tokens: Tokens used.
         tool_calls: Tool calls made.
         seconds: Seconds worked, up to the last step boundary.
+        cost: Money spent, as far as there are prices.
         warned_at_step: Steps at the last soft notice.
         warned_at_second: Seconds at the last soft notice.
     """
@@ -86,6 +94,7 @@ class LimitLedger:
     tokens: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
+    cost: float = 0.0
     warned_at_step: int = 0
     warned_at_second: float = 0.0
 
@@ -138,6 +147,7 @@ class LimitChecker:
         ledger: What was used; a new one if None.
         prompts: The words of the notices; those of the default language if None.
         clock: Where time comes from.
+        budget: Limits shared with other runs.
     """
 
     def __init__(
@@ -146,11 +156,13 @@ class LimitChecker:
         ledger: LimitLedger | None = None,
         prompts: Prompts | None = None,
         clock: Clock | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.limits = limits or LoopLimits()
         self.ledger = ledger or LimitLedger()
         self._prompts = prompts or prompts_for()
         self._clock = clock or SystemClock()
+        self._budget = budget
         self._started = self._clock.monotonic() - self.ledger.seconds
 
     @property
@@ -166,6 +178,11 @@ class LimitChecker:
     def total_tokens(self) -> int:
         """Tokens used so far."""
         return self.ledger.tokens
+
+    @property
+    def deadline(self) -> float | None:
+        """When the hard limit of seconds is reached, on the clock's monotonic time."""
+        return None if self.limits.max_seconds is None else self._started + self.limits.max_seconds
 
     def add_tokens(self, n: int) -> None:
         """Count `n` more tokens."""
@@ -191,7 +208,9 @@ class LimitChecker:
             return "max_tool_calls"
         if limits.max_seconds is not None and used.seconds >= limits.max_seconds:
             return "budget"
-        return ""
+        if limits.max_cost is not None and used.cost >= limits.max_cost:
+            return "budget"
+        return "budget" if self._budget is not None and self._budget.used_up else ""
 
     def _soft(self) -> LimitResult:
         limits, used = self.limits, self.ledger

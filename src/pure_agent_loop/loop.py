@@ -80,7 +80,7 @@ class ReactLoop:
         chosen = llm if llm is not None else client
         assert chosen is not None
         check_client(chosen)
-        check_types(limits=limits, retry=retry)
+        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig))
         limits = limits or LoopLimits()
         if limits.max_turns is None:
             limits = replace(limits, max_turns=max_steps)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.context import Request, build_request
+from pure_agent_loop.doom import note_answer
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.base import stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.part_events import AnswerParts
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
@@ -28,21 +31,42 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
         LLMError: No answer could be had. What was written of it is kept only if the run was cancelled.
     """
     request = build_request(state, kit)
-    call = _ModelCall(state.step, request, kit)
+    parts = AnswerParts(state, kit)
+    call = _ModelCall(state.step, request, kit, parts)
     try:
         response = await kit.journal.effect(f"{state.step}:model", call.run)
     except asyncio.CancelledError:
         state.keep_partial(call.assembler.partial())
+        await parts.end("error")
         raise
     except LLMError:
+        await parts.end("error")
         raise
     except Exception as error:
+        await parts.end("error")
         raise LLMError(
             f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
         ) from error
-    state.add_response(response, response.usage or estimate_usage(request.messages, response))
+    await parts.end("completed")
+    usage = response.usage or estimate_usage(request.messages, response)
+    cost = _cost_of(usage, kit)
+    state.add_response(
+        response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
+    )
+    said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
+    if said.action == "stop" and not state.pending:
+        state.must_close = "doom_loop"
+    if kit.budget is not None:
+        kit.budget.add(tokens=usage.total_tokens, cost=cost, tool_calls=len(state.pending))
     await _tell(response, state.step, kit)
+    await parts.open_calls()
     return response
+
+
+def _cost_of(usage: TokenUsage, kit: Kit) -> float:
+    model = str(getattr(kit.client, "model", ""))
+    price = price_for(kit.limits.prices, model) or (kit.budget and price_for(kit.budget.prices, model))
+    return price.of(usage) if price else 0.0
 
 
 async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
@@ -55,11 +79,12 @@ async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
 class _ModelCall:
     """One request and its repetitions."""
 
-    def __init__(self, step: int, request: Request, kit: Kit) -> None:
+    def __init__(self, step: int, request: Request, kit: Kit, parts: AnswerParts) -> None:
         self.assembler = Assembler()
         self._step = step
         self._request = request
         self._kit = kit
+        self._parts = parts
         self._shown = False
 
     async def run(self) -> LLMResponse:
@@ -69,6 +94,7 @@ class _ModelCall:
     async def _on_retry(self, attempt: RetryAttempt) -> None:
         discard, self._shown = self._shown, False
         self.assembler = Assembler()
+        await self._parts.end("error")
         error = safe_str(attempt.error) or type(attempt.error).__name__
         await self._kit.emit(Event.retry(self._step, attempt.attempt, attempt.delay, error, discard))
 
@@ -99,9 +125,11 @@ class _ModelCall:
             await emit(Event.notice(step, delta.notice))
         if delta.reasoning and self._kit.emit_reasoning:
             self._shown = True
+            await self._parts.write("reasoning", delta.reasoning)
             await emit(Event.reasoning_delta(step, delta.reasoning))
         if delta.text:
             self._shown = True
+            await self._parts.write("text", delta.text)
             await emit(Event.text_delta(step, delta.text))
         for part in delta.tool_calls:
             self._shown = True

@@ -1,12 +1,31 @@
-"""May this call be made? One function answers for each call, before it starts."""
+"""May this call be made? Rules and modes: one question about a call, one typed answer. Pure.
+
+The order, from the strongest to the weakest:
+
+1.  A deny rule denies, whatever else is said.
+2.  The mode ``plan`` denies every tool that is not marked ``read_only``.
+3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
+4.  An ask rule asks, except in the mode ``bypass``.
+5.  An allow rule allows.
+6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
+    the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+import fnmatch
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
 
-Behavior = Literal["allow", "deny"]
+from pure_agent_loop.errors import ConfigError
+
+Behavior = Literal["allow", "deny", "ask"]
+BEHAVIORS: tuple[str, ...] = get_args(Behavior)
+PermissionMode = Literal["ask", "auto", "plan", "bypass"]
+PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +33,18 @@ class Permission:
     """The answer for one call.
 
     Args:
-        behavior: ``allow`` or ``deny``.
-        message: Why, told to the model when the call is denied.
+        behavior: ``allow``, ``deny`` or ``ask``.
+        message: Why: told to the model when the call is denied, to the person when it is asked.
         updated_args: Arguments to use instead of the model's.
+        always: With ``allow``: calls of this tool are not asked about again in this run.
+        interrupt: With ``deny``: the run ends with one last answer without tools.
     """
 
     behavior: Behavior
     message: str = ""
     updated_args: dict[str, Any] | None = None
+    always: bool = False
+    interrupt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +54,211 @@ class PermissionContext:
     Args:
         step: The step it belongs to.
         call_id: Its id in the history.
+        suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
+        reason: The rule or the mode that suggests it.
+        read_only: The tool is marked as one that changes nothing.
     """
 
     step: int
     call_id: str
+    suggestion: Behavior = "allow"
+    reason: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """A call that waits for an answer of a person.
+
+    Args:
+        call_id: Its id in the history; the answer names it.
+        tool: The tool.
+        args: Its arguments, as they will be used.
+        reason: Why it is asked.
+        step: The step it belongs to.
+    """
+
+    call_id: str
+    tool: str
+    args: dict[str, Any]
+    reason: str = ""
+    step: int = 0
 
 
 Verdict = Permission | Behavior
 PermissionFunction = Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
+AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
 ALLOWED = Permission("allow")
+_RULE = re.compile(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
+_NAMED = re.compile(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
-def allow_all(tool_name: str, args: dict[str, Any], context: PermissionContext) -> Permission:  # noqa: ARG001 - the shape of every permission function
-    """Allow every call."""
-    return ALLOWED
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern of calls.
+
+    ``shell`` is every call of that tool, ``read_*`` of all tools whose names begin so, ``shell(git *)`` those
+    with an argument that matches ``git *``, ``write_file(path=docs/*)`` those whose argument `path` does;
+    several named ones are separated by commas and must all match. ``*`` is any text, ``?`` one character.
+
+    Args:
+        text: The rule as it was written.
+        tool: Pattern of the name.
+        args: Pairs of an argument's name (empty for any) and its pattern.
+    """
+
+    text: str
+    tool: str
+    args: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: object) -> Rule:
+        """Read a rule.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        found = _RULE.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ConfigError(
+                f"{text!r} is no permission rule. Write the name of a tool, and what its arguments must be "
+                "like: 'shell', 'read_*', 'shell(git *)', 'write_file(path=docs/*)'."
+            )
+        inside = (found[2] or "").strip()
+        return cls(str(text), found[1], _patterns(inside) if inside and inside != "*" else ())
+
+    def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
+        """True if the rule speaks of this call."""
+        return fnmatch.fnmatchcase(tool, self.tool) and all(
+            _fits(pattern, args.values() if not name else [args[name]] if name in args else [])
+            for name, pattern in self.args
+        )
 
 
-def as_permission(verdict: Verdict) -> Permission:
-    """A verdict given as a word becomes a `Permission`. Anything that is not clearly allowed is denied."""
+def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
+    if _NAMED.fullmatch(inside) is None:
+        return (("", inside),)
+    parts = re.split(r",\s*(?=\w+\s*=)", inside)
+    return tuple((m[1], m[2].strip()) for m in map(_NAMED.fullmatch, parts) if m is not None)
+
+
+def _fits(pattern: str, values: Any) -> bool:
+    # fnmatch's brackets would surprise in a command line; only * and ? are wildcards here.
+    plain = re.sub(r"[\[\]]", lambda bracket: f"[{bracket[0]}]", pattern)
+    return any(fnmatch.fnmatchcase(_as_word(value), plain) for value in values)
+
+
+def _as_word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRules:
+    """Rules on names and arguments: deny wins over ask, ask over allow.
+
+    Args:
+        deny: Calls that are never made.
+        ask: Calls that a person is asked about.
+        allow: Calls that need no question.
+
+    Raises:
+        ConfigError: One of them is no rule; see `Rule`.
+    """
+
+    deny: Sequence[str] = ()
+    ask: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    _parsed: dict[str, tuple[Rule, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("deny", "ask", "allow"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise ConfigError(f"PermissionRules.{name}={given!r} must be a list of rules: [{given!r}].")
+            self._parsed[name] = tuple(map(Rule.parse, given))
+
+    def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
+        """The first rule of a kind that speaks of a call."""
+        return next((rule for rule in self._parsed[behavior] if rule.matches(tool, args)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionPolicy:
+    """Rules and a mode.
+
+    Args:
+        mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        rules: See `PermissionRules`.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+
+    mode: str = "auto"
+    rules: PermissionRules = field(default_factory=PermissionRules)
+
+    def __post_init__(self) -> None:
+        if self.mode not in PERMISSION_MODES:
+            raise ConfigError(
+                f"permission_mode={self.mode!r} is not known. Use one of: {', '.join(PERMISSION_MODES)}."
+            )
+        if not isinstance(self.rules, PermissionRules):
+            raise ConfigError(
+                f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
+                f"it is {self.rules!r:.80}."
+            )
+
+    def suggest(self, tool: str, args: Mapping[str, Any], *, read_only: bool) -> Permission:
+        """What the rules and the mode say about a call; see the top of this file."""
+        denied = self.rules.find("deny", tool, args)
+        if denied is not None:
+            return Permission("deny", f"The rule {denied.text!r} forbids it.")
+        if self.mode == "plan" and not read_only:
+            return Permission("deny", "In plan mode only tools that change nothing may be used.")
+        asked = self.rules.find("ask", tool, args)
+        if asked is not None and self.mode != "bypass":
+            return Permission("ask", f"the rule {asked.text!r}")
+        if self.mode == "ask" and not read_only and self.rules.find("allow", tool, args) is None:
+            return Permission("ask", "the mode 'ask'")
+        return ALLOWED
+
+
+def as_permission(verdict: object) -> Permission:
+    """A verdict given as a word becomes a `Permission`. What is not clearly allowed or asked is denied."""
     if isinstance(verdict, Permission):
-        return verdict
+        return verdict if verdict.behavior in BEHAVIORS else Permission("deny", verdict.message)
+    if verdict == "ask":
+        return Permission("ask", "can_use_tool")
     return ALLOWED if verdict == "allow" else Permission("deny")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided about one call. Part of the state, so that nothing is decided or asked twice.
+
+    Args:
+        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
+        args: The arguments in force.
+        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
+        message: Why, in words.
+    """
+
+    behavior: Behavior
+    args: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+    message: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**data)
+
+
+def call_key(tool: str, args: Mapping[str, Any]) -> str:
+    """The same text for the same call."""
+    return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"

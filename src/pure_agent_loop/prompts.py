@@ -27,16 +27,30 @@ class Prompts:
     tool_unknown: str
     tool_arguments: str
     tool_denied: str
+    tool_denied_before: str
+    tool_waiting: str
     tool_timed_out: str
     tool_cancelled: str
     tool_not_started: str
     tool_lost: str
-    repeated_call: str
+    warned_repetition: str
+    refused_repetition: str
     continue_answer: str
     empty_answer: str
     react: str
     json_action: str
     stopped: dict[str, str]
+    repetitions: dict[str, str]
+
+    def repetition(self, pattern: str, count: int, tool: str) -> str:
+        """What is repeated, in words.
+
+        Args:
+            pattern: A key of `repetitions`.
+            count: How often.
+            tool: The tool it is about.
+        """
+        return self.repetitions[pattern].format(count=count, tool=tool)
 
 
 ENGLISH = Prompts(
@@ -53,12 +67,16 @@ ENGLISH = Prompts(
     tool_arguments="{problem}. Send the call again with correct arguments.",
     tool_denied="this call was not allowed. {reason} Do not send it again; find another way, or say why you "
     "cannot go on.",
+    tool_denied_before="It was refused before, and nobody was asked again.",
+    tool_waiting="waiting for a person to allow it. It has not run.",
     tool_timed_out="no result after {seconds} seconds; it was given up. Whether it took effect is unknown.",
     tool_cancelled="cancelled while running. Whether it took effect is unknown.",
     tool_not_started="cancelled before it started. It had no effect.",
     tool_lost="the result of this call is not known.",
-    repeated_call="you already made this same call {count} times in a row and its result is above. "
-    "It was not run again. Use the result, or do something else.",
+    warned_repetition="[Notice] You go round in circles: {what}. Use what you have, try something else, or "
+    "say why you cannot go on.",
+    refused_repetition="{what}. This call was not run. Use the results above, do something else, or say why "
+    "you cannot go on.",
     continue_answer="[Notice] Your answer was cut off at the output limit. Go on exactly where you stopped; "
     "do not repeat anything.",
     empty_answer="[Notice] Your answer was empty. Give your answer now.",
@@ -86,10 +104,18 @@ to get its result as an Observation; or, once you know the answer or no tool hel
         "max_steps": "The step limit is reached.",
         "max_tool_calls": "The limit of tool calls is reached.",
         "token_limit": "The token limit is reached.",
-        "budget": "The time limit is reached.",
-        "doom_loop": "The same call was repeated again and again.",
+        "budget": "The budget of time or money is used up.",
+        "permission_denied": "The calls needed were not allowed.",
+        "doom_loop": "The model went round in circles.",
         "output_limit": "The answer was cut off at the output limit again and again.",
         "content_filter": "The server's content filter cut the answer off.",
+    },
+    repetitions={
+        "identical_call": "you already made this same call {count} times in a row",
+        "alternating": "you came back to this same call {count} times and nothing had changed",
+        "identical_result": "'{tool}' gave the same result {count} times, whatever the arguments",
+        "repeated_error": "'{tool}' failed with the same error {count} times",
+        "repeated_text": "you said the same {count} times and learned nothing new",
     },
 )
 
@@ -104,12 +130,14 @@ CHINESE = Prompts(
     tool_unknown="没有这个工具。可用的工具：{tools}",
     tool_arguments="{problem}。请用正确的参数重新调用。",
     tool_denied="这次调用不被允许。{reason}请不要再次发送；请换一种方法，或说明为什么无法继续。",
+    tool_denied_before="之前已被拒绝，没有再次询问。",
+    tool_waiting="正在等待用户许可，尚未执行。",
     tool_timed_out="{seconds} 秒后仍没有结果，已放弃。它是否生效未知。",
     tool_cancelled="运行中被取消。它是否生效未知。",
     tool_not_started="开始之前被取消，没有产生任何影响。",
     tool_lost="这次调用的结果未知。",
-    repeated_call="你已经连续 {count} 次发出同样的调用，结果在上文中。这次没有再执行。"
-    "请使用已有结果，或换一种做法。",
+    warned_repetition="【提示】你在原地打转：{what}。请使用已有结果，换一种做法，或说明为什么无法继续。",
+    refused_repetition="{what}。这次调用没有执行。请使用上文的结果，换一种做法，或说明为什么无法继续。",
     continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",
     empty_answer="【提示】你的回答是空的。请现在给出答案。",
     react="""你分步骤工作。可以使用这些工具：
@@ -136,10 +164,18 @@ Final Answer: 答案""",
         "max_steps": "已达到步数上限。",
         "max_tool_calls": "已达到工具调用次数上限。",
         "token_limit": "已达到 token 上限。",
-        "budget": "已达到时间上限。",
-        "doom_loop": "同样的调用一再重复。",
+        "budget": "时间或费用预算已用完。",
+        "permission_denied": "需要的调用没有得到许可。",
+        "doom_loop": "模型在原地打转。",
         "output_limit": "回答一再在输出上限处被截断。",
         "content_filter": "回答被服务器的内容过滤截断。",
+    },
+    repetitions={
+        "identical_call": "你已经连续 {count} 次发出同样的调用",
+        "alternating": "你已经 {count} 次回到同样的调用，而结果没有变化",
+        "identical_result": "无论参数如何，'{tool}' 已经 {count} 次给出同样的结果",
+        "repeated_error": "'{tool}' 已经 {count} 次以同样的错误失败",
+        "repeated_text": "你已经 {count} 次说了同样的话，而没有得到新的信息",
     },
 )
 

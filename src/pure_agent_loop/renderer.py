@@ -221,6 +221,13 @@ class Renderer:
     def _notice(self, event: Event) -> list[Segment]:
         return [Segment(f"-- {event.content}", "dim")]
 
+    def _permission(self, event: Event) -> list[Segment]:
+        data = event.data
+        words = {"ask": "may it run?", "deny": "not allowed", "allow": "allowed"}
+        reason = f" ({data['reason']})" if data["reason"] else ""
+        line = f"? {data['tool']}({_arguments(data['args'])}): {words.get(data['behavior'], '')}{reason}"
+        return [Segment(line, "yellow")]
+
     def _loop_end(self, event: Event) -> list[Segment]:
         return [Segment("== ", "label"), Segment(str(event.data.get("stop_reason", "")), "name")]
 
@@ -237,6 +244,7 @@ _TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
     EventType.ERROR: Renderer._error,
     EventType.RETRY: Renderer._retry,
     EventType.NOTICE: Renderer._notice,
+    EventType.PERMISSION: Renderer._permission,
     EventType.LOOP_END: Renderer._loop_end,
 }
 

@@ -8,6 +8,8 @@ from typing import Any
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
 
@@ -35,7 +37,7 @@ class AgentResult:
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
 
     @classmethod
-    def from_state(cls, state: QueryState, events: list[Event]) -> AgentResult:
+    def from_state(cls, state: QueryState, events: list[Event], prompts: Prompts = ENGLISH) -> AgentResult:
         """Sum up a state that has stopped."""
         return cls(
             content=state.content,
@@ -43,7 +45,7 @@ class AgentResult:
             total_tokens=state.usage,
             events=events,
             stop_reason=str(state.stop_reason),
-            messages=state.history(),
+            messages=state.history(prompts.tool_waiting),
             state=state,
         )
 
@@ -51,6 +53,20 @@ class AgentResult:
     def usage(self) -> TokenUsage:
         """The same as `total_tokens`."""
         return self.total_tokens
+
+    @property
+    def cost(self) -> float:
+        """Money spent, as far as there were prices."""
+        return self.state.ledger.cost
+
+    @property
+    def questions(self) -> list[PermissionRequest]:
+        """What a person has to answer before the run goes on; `stop_reason` is ``waiting_permission``.
+
+        Answer with ``result.state.answer_permission(call_id, "allow")``, then go on with
+        ``agent.run(None, state=result.state)``.
+        """
+        return self.state.questions
 
     @property
     def error(self) -> str:

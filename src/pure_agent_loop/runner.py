@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pure_agent_loop.bridge import get_portal, run_sync
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel import run_loop
 from pure_agent_loop.kit import Emit, Kit
-from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.stream import EventStream
 from pure_agent_loop.text import clean_text
@@ -32,6 +31,14 @@ class Run:
         self.state = state
         self.events: list[Event] = []
         self._kit = kit
+
+    def steer(self, text: str) -> None:
+        """Say something to the agent while it works; from any thread. It reads it before its next step."""
+        self._kit.inbox.steer(text)
+
+    def follow_up(self, text: str) -> None:
+        """Say something that the agent takes up when it would have stopped; from any thread."""
+        self._kit.inbox.follow_up(text)
 
     async def wait(self) -> AgentResult:
         """Run to the end."""
@@ -58,7 +65,7 @@ class Run:
 
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
-        return AgentResult.from_state(self.state, self.events)
+        return AgentResult.from_state(self.state, self.events, self._kit.prompts)
 
     async def _keep(self, event: Event) -> None:
         self.events.append(event)
@@ -88,7 +95,8 @@ def start_state(
     """
     if not isinstance(task, str):
         raise ConfigError(f"task must be text; it is {task!r:.80}.")
-    check_types(system_prompt)
+    if not isinstance(system_prompt, str):
+        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
     history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
     if history and history[0]["role"] in ("system", "developer"):
         system_prompt = text_of(history.pop(0)["content"])
@@ -97,18 +105,48 @@ def start_state(
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
-def check_types(system_prompt: object = "", limits: object = None, retry: object = None) -> None:
+def resumed_state(
+    task: str | None, state: QueryState | Mapping[str, Any], prompts: Prompts
+) -> tuple[QueryState, list[str]]:
+    """A copy of a state, ready to go on, and notices about what had to be repaired.
+
+    Args:
+        task: Something more to do; None to go on with what it was doing.
+        state: A state or its plain form.
+        prompts: The words of the framework.
+
+    Raises:
+        ConfigError: `task` is no text, or `state` is no state.
+        HistoryError: Its messages are none.
+    """
+    if task is not None and not isinstance(task, str):
+        raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
+    data = state.to_dict() if isinstance(state, QueryState) else state
+    copy = QueryState.from_dict(data)
+    last = copy.messages[-1:] if copy.pending else []  # its calls are open on purpose
+    fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
+    copy.messages = [*fixed, *last]
+    copy.resume()
+    if task is not None:
+        copy.close(prompts.tool_not_started)
+        copy.task = task
+        copy.go_on(task, "follow_up")
+    return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
+
+
+def check_types(**arguments: tuple[object, type]) -> None:
     """Refuse what could not work, before anything depends on it.
+
+    Args:
+        arguments: By name: the value and the type it must have, unless it is None.
 
     Raises:
         ConfigError: One of them is something else; the message says which.
     """
-    expected: list[tuple[str, object, type]] = [("limits", limits, LoopLimits), ("retry", retry, RetryConfig)]
-    for name, value, kind in expected:
+    for name, (value, kind) in arguments.items():
         if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{name} must be a {kind.__name__}; it is {value!r:.80}.")
-    if not isinstance(system_prompt, str):
-        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+            what = "text" if kind is str else f"a {kind.__name__}"
+            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
 
 
 def check_client(llm: object) -> None:

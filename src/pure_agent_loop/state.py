@@ -5,25 +5,37 @@
     results are appended in call order. So `messages` never holds a call without its result, except
     between those two moments; `close` ends them early.
 3.  Call ids are unique in the whole history; a server's double is renamed on entry.
-4.  `stop_reason` is set once. Nothing is appended after it but what `close` owes.
+4.  `stop_reason` is set once; only `go_on` and `resume` take it back. Nothing is appended after it but what
+    `close` owes.
 5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pure_agent_loop.doom import DoomLedger
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.messages import Message, assistant_message, to_wire, tool_message, user_message
+from pure_agent_loop.parts import Part
+from pure_agent_loop.permissions import (
+    Permission,
+    PermissionRequest,
+    Ruling,
+    Verdict,
+    as_permission,
+    call_key,
+)
 from pure_agent_loop.prompts import Prompts
 
 MAX_CONTINUATIONS = 3
+SUSPENDED = "waiting_permission"
 
 
 @dataclass(slots=True)
@@ -43,15 +55,28 @@ class QueryState:
         note: A visible sentence behind the answer, when a limit ended the run.
         closing: The hard limit for which the last answer without tools is being asked.
         must_close: A reason found during a step for which the next one has to be that last answer.
-        continuations: How often a cut-off answer was continued.
+        max_output_recovery_count: How often a cut-off answer was continued.
         asked_again: True once an empty answer was asked for again.
         output_raised: True once the output limit cut off a call, or everything; a limit of the caller is
             doubled then.
+        awaiting: The step has begun, and its answer is awaited.
+        tool_rounds: How many answers with calls were carried out.
+        rulings: What was decided about the pending calls, by call id.
+        denied: Calls that were refused, with the reason: they are not asked about again.
+        always_allowed: Tools that a person allowed for the whole run.
+        denied_rounds: How many rounds in a row had no call that was allowed.
+        stop_hook_active: True while the agent goes on because a stop hook sent it.
+        stop_hook_count: How often one did.
+        held: Messages that had come in when the run was suspended.
+        session_id: The session the run belongs to, empty for none.
         transition_reason: Why the newest step was entered.
         stop_reason: Why the run ended, or None while it goes on: ``completed``, ``cancelled``, ``error``, a
-            limit (``token_limit``, ``max_steps``, ``max_tool_calls``, ``budget``, ``doom_loop``), or what cut
-            the answer off (``output_limit``, ``content_filter``).
+            limit (``token_limit``, ``max_steps``, ``max_tool_calls``, ``budget``, ``doom_loop``), what cut
+            the answer off (``output_limit``, ``content_filter``), ``permission_denied``, or
+            ``waiting_permission`` (it is suspended until `answer_permission` was called).
         failure: What ended the run with ``error``. Not part of the plain form.
+        parts: The calls' parts that have not ended. Not part of the plain form.
+        deadline: When the time is up, on the run's clock. Not part of the plain form.
     """
 
     system_prompt: str = ""
@@ -66,12 +91,24 @@ class QueryState:
     note: str = ""
     closing: str = ""
     must_close: str = ""
-    continuations: int = 0
+    max_output_recovery_count: int = 0
     asked_again: bool = False
     output_raised: bool = False
+    awaiting: bool = False
+    tool_rounds: int = 0
+    rulings: dict[str, Ruling] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
+    always_allowed: list[str] = field(default_factory=list)
+    denied_rounds: int = 0
+    stop_hook_active: bool = False
+    stop_hook_count: int = 0
+    held: list[Incoming] = field(default_factory=list)
+    session_id: str = ""
     transition_reason: str = "start"
     stop_reason: str | None = None
     failure: Exception | None = field(default=None, compare=False)
+    parts: dict[str, Part] = field(default_factory=dict, compare=False, repr=False)
+    deadline: float | None = field(default=None, compare=False)
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +140,7 @@ class QueryState:
         """Count one more step, unless it is the last answer after a limit."""
         if not self.closing:
             self.ledger.steps += 1
+        self.awaiting = True
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
         """Ask for the last answer without tools, because of a hard limit."""
@@ -112,22 +150,35 @@ class QueryState:
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
-    def add_response(self, response: LLMResponse, usage: TokenUsage) -> None:
-        """Take in a whole answer: count its tokens, append it, open its calls."""
+    def add_response(
+        self, response: LLMResponse, usage: TokenUsage, *, cost: float = 0.0, tools_offered: bool = True
+    ) -> None:
+        """Take in a whole answer: count its tokens, append it, open its calls.
+
+        Args:
+            response: The answer.
+            usage: What it took.
+            cost: What it cost.
+            tools_offered: False if what looks like a call is none.
+        """
+        self.awaiting = False
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
-        if self.closing:  # no tools were offered: what looks like a call is none
+        self.ledger.cost += cost
+        if self.closing or not tools_offered:
             response = replace(response, tool_calls=[])
         else:
             response = replace(response, tool_calls=[self._with_unique_id(c) for c in response.tool_calls])
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
-        self.results = {}
+        self.results, self.rulings = {}, {}
         lacks_all = not response.content and not self.pending
         if response.finish_reason == "length" and (lacks_all or any(call.invalid for call in self.pending)):
             self.output_raised = True
-        if not self.pending and response.content:
+        if self.pending:  # what was said before a call is no part of the answer
+            self.answer, self.max_output_recovery_count = [], 0
+        elif response.content:
             self.answer.append(response.content)
 
     def keep_partial(self, response: LLMResponse) -> None:
@@ -145,7 +196,8 @@ class QueryState:
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
             self.ledger.tool_calls += len(self.pending)
-            self.pending, self.results = [], {}
+            self.pending, self.results, self.rulings = [], {}, {}
+            self.tool_rounds += 1
             self.transition_reason = "tool_results"
 
     # -- the run ends -------------------------------------------------------------------------------
@@ -164,16 +216,16 @@ class QueryState:
             self.stop("completed")
 
     def _after_cut(self, prompts: Prompts) -> None:
-        if self.continuations >= MAX_CONTINUATIONS:
+        if self.max_output_recovery_count >= MAX_CONTINUATIONS:
             self._stop_with_note("output_limit", prompts)
             return
-        self.continuations += 1
+        self.max_output_recovery_count += 1
         self.transition_reason = "continue_answer"
         self.add_user(prompts.continue_answer, synthetic=True)
 
     def _after_empty(self, prompts: Prompts) -> None:
-        if self.answer:  # a continuation that had nothing to add
-            self.stop("completed")
+        if self.answer:  # it was cut off, and no more came
+            self._stop_with_note("output_limit", prompts)
             return
         if self.asked_again:
             raise LLMError("The model gave an empty answer, twice.", kind="incomplete")
@@ -189,6 +241,68 @@ class QueryState:
         """End the run; the first reason stays."""
         self.stop_reason = self.stop_reason or reason
 
+    def go_on(self, text: str, reason: str, *, synthetic: bool = False) -> None:
+        """The run would have ended, but there is more to do. The answer so far stays in the history."""
+        self.stop_reason, self.answer = None, []
+        self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
+        self.stop_hook_count += self.stop_hook_active
+        self.add_user(text, synthetic=synthetic)
+
+    def resume(self) -> None:
+        """Take up a run that has ended, or was suspended, where it stands."""
+        if self.stop_reason in (None, "completed"):
+            return
+        self.stop_reason, self.closing, self.must_close, self.note = None, "", "", ""
+        self.awaiting, self.failure = False, None
+        if not self.pending:
+            self.answer = []
+
+    # -- permissions --------------------------------------------------------------------------------
+
+    @property
+    def questions(self) -> list[PermissionRequest]:
+        """The pending calls that wait for an answer of a person."""
+        return [
+            PermissionRequest(call.id, call.name, ruling.args, ruling.message, self.step)
+            for call in self.pending
+            if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
+        ]
+
+    def answer_permission(self, call_id: str, verdict: Verdict) -> None:
+        """Answer one of the `questions`. Once all are answered the run can go on.
+
+        Args:
+            call_id: Which one.
+            verdict: ``allow``, ``deny``, or a `Permission` that says more.
+
+        Raises:
+            ConfigError: Nothing is asked about that call, or the verdict is neither.
+        """
+        asked = {question.call_id: question for question in self.questions}
+        if call_id not in asked:
+            waiting = ", ".join(asked) or "none"
+            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        permission = as_permission(verdict)
+        if permission.behavior == "ask":
+            raise ConfigError("A question is answered with 'allow' or 'deny', not with 'ask'.")
+        self.rule(call_id, permission, asked[call_id].args)
+
+    def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
+        """Write down what was decided about a pending call."""
+        call = next(call for call in self.pending if call.id == call_id)
+        if permission.behavior == "deny":
+            self.denied[call_key(call.name, call.arguments)] = permission.message
+            if permission.interrupt:
+                self.must_close = "permission_denied"
+            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
+        else:
+            updated = args if permission.updated_args is None else permission.updated_args
+            if permission.always and call.name not in self.always_allowed:
+                self.always_allowed.append(call.name)
+            ruling = Ruling(permission.behavior, updated, message=permission.message)
+        self.rulings[call_id] = ruling
+        return ruling
+
     def close(self, text: str) -> None:
         """Give every call that is still open `text` as its result, so that the history is valid."""
         for call in list(self.pending):
@@ -197,9 +311,18 @@ class QueryState:
 
     # -- going out ----------------------------------------------------------------------------------
 
-    def history(self) -> list[Message]:
-        """The messages in wire form, without the system message: what `messages=` takes to go on."""
-        return to_wire(self.messages)
+    def history(self, waiting: str = "") -> list[Message]:
+        """The messages in wire form, without the system message: what `messages=` takes to go on.
+
+        Args:
+            waiting: The result of a call that has none yet.
+        """
+        return to_wire(self.full_history(waiting))
+
+    def full_history(self, waiting: str = "") -> list[Message]:
+        """The same with `meta`, which holds the thinking."""
+        open_results = [tool_message(call.id, self.results.get(call.id, waiting)) for call in self.pending]
+        return [*self.messages, *open_results]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -213,29 +336,45 @@ class QueryState:
             "doom": self.doom.to_dict(),
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
+            "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
+            "denied": dict(self.denied),
+            "always_allowed": list(self.always_allowed),
+            "held": [list(each) for each in self.held],
+            "turn_count": self.turn_count,
+            "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QueryState:
-        """The reverse of :meth:`to_dict`."""
-        return cls(
-            **{name: data[name] for name in _PLAIN},
-            messages=list(data["messages"]),
-            answer=list(data["answer"]),
-            results=dict(data["results"]),
-            ledger=LimitLedger.from_dict(data["ledger"]),
-            doom=DoomLedger.from_dict(data["doom"]),
-            usage=TokenUsage.from_dict(data["usage"]),
-            pending=_calls(data["pending"]),
-        )
+        """The reverse of :meth:`to_dict`.
+
+        Raises:
+            ConfigError: It is no such form.
+        """
+        try:
+            return cls(
+                **{name: data[name] for name in _PLAIN},
+                messages=list(data["messages"]),
+                answer=list(data["answer"]),
+                results=dict(data["results"]),
+                ledger=LimitLedger.from_dict(data["ledger"]),
+                doom=DoomLedger.from_dict(data["doom"]),
+                usage=TokenUsage.from_dict(data["usage"]),
+                pending=[ToolCall.from_dict(call) for call in data["pending"]],
+                rulings={call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
+                denied=dict(data["denied"]),
+                always_allowed=list(data["always_allowed"]),
+                held=[Incoming(*each) for each in data["held"]],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                "This is no saved state. Pass what QueryState.to_dict() gave, whole and unchanged; "
+                f"wrong here: {type(error).__name__}: {error}"
+            ) from error
 
     def _with_unique_id(self, call: ToolCall) -> ToolCall:
         call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
         return call if call_id == call.id else replace(call, id=call_id)
-
-
-def _calls(data: Iterable[Mapping[str, Any]]) -> list[ToolCall]:
-    return [ToolCall.from_dict(call) for call in data]
 
 
 _PLAIN = (
@@ -244,9 +383,15 @@ _PLAIN = (
     "note",
     "closing",
     "must_close",
-    "continuations",
+    "max_output_recovery_count",
     "asked_again",
     "output_raised",
+    "awaiting",
+    "tool_rounds",
+    "denied_rounds",
+    "stop_hook_active",
+    "stop_hook_count",
+    "session_id",
     "transition_reason",
     "stop_reason",
 )

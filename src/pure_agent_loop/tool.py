@@ -82,6 +82,9 @@ class Tool:
         parameters: A JSON Schema for the arguments; from the annotations if None.
         idempotent: Calling it twice does no harm, so it may be repeated automatically.
         timeout: Seconds it may take; None for the run's default, ``float("inf")`` for no limit.
+        read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
+            without a question.
+        polls: It asks for something that changes by itself, so equal calls in a row are no loop.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -96,6 +99,8 @@ class Tool:
         parameters: Mapping[str, Any] | None = None,
         idempotent: bool = False,
         timeout: float | None = None,
+        read_only: bool = False,
+        polls: bool = False,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
@@ -116,6 +121,8 @@ class Tool:
             )
         self.idempotent = idempotent
         self.timeout = timeout
+        self.read_only = read_only
+        self.polls = polls
         self._description = description
         self._given = None if parameters is None else _GivenSchema(dict(parameters))
         self._signature = check_signature(function) if parameters is None else None
@@ -238,6 +245,8 @@ def tool(
     description: str | None = None,
     idempotent: bool = False,
     timeout: float | None = None,
+    read_only: bool = False,
+    polls: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
@@ -246,7 +255,7 @@ def tool(
 
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
-        options: ``name``, ``description``, ``idempotent``, ``timeout``; see `Tool`.
+        options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.

@@ -1,22 +1,21 @@
-"""Running the calls of one answer: prepare each, run them together, finish in call order."""
+"""Running the calls of one answer: decide about all, run them together, finish in call order."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
-from pure_agent_loop.doom import judge_call
+from pure_agent_loop.doom import note_result
 from pure_agent_loop.events import Event
+from pure_agent_loop.gate import decide
+from pure_agent_loop.hook_calls import after_tool
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import PermissionContext, as_permission
-from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
-from pure_agent_loop.tool import ToolOutcome, failed
+from pure_agent_loop.part_events import change_part
+from pure_agent_loop.state import SUSPENDED, QueryState
+from pure_agent_loop.tool import Tool, ToolOutcome, failed
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()
@@ -29,23 +28,29 @@ class _Timed(NamedTuple):
 
 @dataclass(slots=True)
 class _Planned:
-    """A call after its preparation: it will run, or its outcome is known already."""
+    """A call after it was decided about: it will run, or its outcome is known already."""
 
     call: ToolCall
     outcome: ToolOutcome | None
     task: asyncio.Task[_Timed] | None = None
+    seconds: float | None = None
     deadline: float | None = None
 
 
 async def run_calls(state: QueryState, kit: Kit) -> None:
-    """Run the pending calls of the state and put each result into it, in call order."""
-    waiting = [call for call in state.pending if call.id not in state.results]
-    planned = [await _prepare(call, state, kit) for call in waiting]
+    """Run the pending calls of the state and put each result into it, in call order.
+
+    If one of them waits for a person who cannot be asked here, none runs and the run is suspended.
+    """
+    if not await decide(state, kit):
+        state.stop(SUSPENDED)
+        return
+    planned = [_plan(call, state, kit) for call in state.pending if call.id not in state.results]
     for each in planned:
         await kit.emit(Event.action(state.step, each.call.name, each.call.arguments, each.call.id))
     try:
         for each in planned:
-            _start(each, state.step, kit)
+            await _start(each, state, kit)
         for each in planned:
             await _finish(each, state, kit)
     except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
@@ -53,45 +58,43 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
         raise
 
 
-async def _prepare(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
-    """Decide whether a call may run. Nothing has happened yet."""
-    verdict = judge_call(state.doom, call, kit.limits.doom_loop_threshold)
-    if verdict != "run":
-        if verdict == "stop":
-            state.must_close = "doom_loop"
-        repeated = kit.prompts.repeated_call.format(count=state.doom.count - 1)
-        return _Planned(call, failed(kit.prompts, call.name, "RepeatedCall", repeated))
-    if call.invalid is not None:
-        problem = kit.prompts.tool_arguments.format(problem=call.invalid)
-        return _Planned(call, failed(kit.prompts, call.name, "InvalidArguments", problem))
-    return await _ask_permission(call, state, kit)
+def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
+    ruling = state.rulings[call.id]
+    call = replace(call, arguments=ruling.args)
+    if ruling.behavior == "allow":
+        return _Planned(call, None)
+    denied = ruling.kind == "PermissionDenied"
+    why = kit.prompts.tool_denied.format(reason=ruling.message) if denied else ruling.message
+    return _Planned(call, failed(kit.prompts, call.name, ruling.kind, why))
 
 
-async def _ask_permission(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
-    try:
-        verdict = kit.permit(call.name, call.arguments, PermissionContext(state.step, call.id))
-        permission = as_permission(await verdict if inspect.isawaitable(verdict) else verdict)
-    except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
-        return _Planned(call, failed(kit.prompts, call.name, type(error).__name__, safe_str(error)))
-    if permission.behavior == "deny":
-        denied = kit.prompts.tool_denied.format(reason=permission.message)
-        return _Planned(call, failed(kit.prompts, call.name, "PermissionDenied", denied))
-    if permission.updated_args is not None:
-        call = replace(call, arguments=permission.updated_args)
-    return _Planned(call, None)
-
-
-def _start(planned: _Planned, step: int, kit: Kit) -> None:
+async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
     if planned.outcome is not None:
         return
     call = planned.call
-    effect: Callable[[], Awaitable[ToolOutcome]] = partial(
-        kit.tools.invoke, call.name, call.arguments, kit.prompts
-    )
+    await change_part(state, kit, call.id, "running")
     tool = kit.tools.get(call.name)
     seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
-    planned.task = asyncio.create_task(_timed(f"{step}:tool:{call.id}", effect, kit))
-    planned.deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+    left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
+    planned.seconds = min((each for each in (seconds, left) if each is not None), default=None)
+    planned.task = asyncio.create_task(_timed(f"{state.step}:tool:{call.id}", _effect(call, tool, kit), kit))
+    if planned.seconds is not None:
+        planned.deadline = asyncio.get_running_loop().time() + planned.seconds
+
+
+def _effect(call: ToolCall, tool: Tool | None, kit: Kit) -> Callable[[], Awaitable[ToolOutcome]]:
+    """The call itself; repeated after a failure only if the tool says that this does no harm."""
+    attempts = kit.tool_attempts if tool is not None and tool.idempotent else 1
+
+    async def effect() -> ToolOutcome:
+        for _ in range(attempts - 1):
+            outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+            if not outcome.is_error or outcome.is_interrupt:
+                return outcome
+            await kit.clock.sleep(kit.tool_retry_delay)
+        return await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+
+    return effect
 
 
 async def _timed(key: str, effect: Callable[[], Awaitable[ToolOutcome]], kit: Kit) -> _Timed:
@@ -104,10 +107,24 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     """Wait for a call, put its result into the state, tell about it."""
     outcome, seconds = await _settle(planned, kit)
     call = planned.call
+    if planned.outcome is None:
+        outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
+    text = outcome.text + _warning(call, outcome, state, kit)
+    outcome = replace(outcome, text=text)
+    await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
         state.stop("cancelled")
     await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
+
+
+def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> str:
+    """What the model is told behind a result that shows that it goes round in circles."""
+    verdict = note_result(state.doom, call, outcome.text, outcome.is_error, kit.limits.doom_loop_threshold)
+    if verdict.action != "warn":
+        return ""
+    what = kit.prompts.repetition(verdict.pattern, verdict.count, call.name)
+    return f"\n\n{kit.prompts.warned_repetition.format(what=what)}"
 
 
 async def _settle(planned: _Planned, kit: Kit) -> _Timed:
@@ -120,10 +137,8 @@ async def _settle(planned: _Planned, kit: Kit) -> _Timed:
     await asyncio.wait({task}, timeout=left)
     if not task.done():
         await _leave([task])
-        tool = kit.tools.get(planned.call.name)
-        seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
-        text = kit.prompts.tool_timed_out.format(seconds=f"{seconds:g}")
-        return _Timed(failed(kit.prompts, planned.call.name, "Timeout", text), seconds or 0.0)
+        text = kit.prompts.tool_timed_out.format(seconds=f"{planned.seconds:g}")
+        return _Timed(failed(kit.prompts, planned.call.name, "Timeout", text), planned.seconds or 0.0)
     if task.cancelled():  # not by us: we have not asked for it
         return _Timed(
             failed(kit.prompts, planned.call.name, "CancelledError", "the tool cancelled itself"), 0.0

@@ -94,7 +94,7 @@ def retry_wait() -> Scene:
 def permission_wait() -> Scene:
     waiting = Waiting()
     llm = ScriptedLLM([[call("add", a=1, b=1), call("add", a=2, b=2)]])
-    run = run_of(llm, [add], permit=waiting.wait)
+    run = run_of(llm, [add], can_use_tool=waiting.wait)
     return Scene(run, waiting.reached, [ENGLISH.tool_not_started] * 2)
 
 

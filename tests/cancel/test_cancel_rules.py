@@ -157,7 +157,7 @@ async def test_a_second_cancellation_does_not_call_a_running_tool_unstarted():
         return "allow"
 
     running = asyncio.create_task(
-        drive(state, ScriptedLLM([call("slow_to_stop")]), [slow_to_stop], permit=permit)
+        drive(state, ScriptedLLM([call("slow_to_stop")]), [slow_to_stop], can_use_tool=permit)
     )
     await started.wait()
     for _ in range(10):

@@ -32,10 +32,11 @@ def test_continuing_has_an_end():
     assert (result.content, result.stop_reason) == (f"0123\n\n{note}", "output_limit")
 
 
-def test_a_continuation_with_nothing_to_add_is_the_end():
+def test_a_continuation_that_does_not_come_leaves_the_answer_cut_off():
     with ScriptedLLM([cut("all there is"), answer("")]) as llm:
         result = run_agent(llm)
-    assert (result.content, result.stop_reason) == ("all there is", "completed")
+    note = ENGLISH.final_note.format(why=ENGLISH.stopped["output_limit"])
+    assert (result.content, result.stop_reason) == (f"all there is\n\n{note}", "output_limit")
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])

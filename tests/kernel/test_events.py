@@ -52,6 +52,14 @@ FACTORIES = [
         "e",
     ),
     (Event.notice(0, "m", more=1), "notice", 0, {"message": "m", "more": 1}, "m"),
+    (Event.part(1, {"id": "p"}), "part", 1, {"part": {"id": "p"}}, ""),
+    (
+        Event.permission(1, "t", {"a": 1}, "ask", "why", "c"),
+        "permission",
+        1,
+        {"tool": "t", "args": {"a": 1}, "behavior": "ask", "reason": "why", "call_id": "c"},
+        "",
+    ),
     (Event.step_end(1, {"total_tokens": 3}), "step_end", 1, {"usage": {"total_tokens": 3}}, ""),
 ]
 

@@ -96,7 +96,7 @@ async def test_doom_detection_can_be_switched_off():
     with ScriptedLLM([*same, "ok"]) as llm:
         assert await ReactLoop(llm, [add], enable_doom_detection=False).run("go") == "ok"
     with ScriptedLLM([*same[:4], "ok"]) as llm:
-        assert "again and again" in await ReactLoop(llm, [add]).run("go")
+        assert "round in circles" in await ReactLoop(llm, [add]).run("go")
 
 
 async def test_a_failure_is_raised_when_awaited_and_an_event_when_iterated():

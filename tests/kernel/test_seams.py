@@ -146,7 +146,7 @@ ADD = call("add", a=1, b=2)
 
 def permitted(permit, calls=(ADD,)):
     with ScriptedLLM([list(calls), "done"]) as llm:
-        return run_kernel(llm, [add], permit=permit)
+        return run_kernel(llm, [add], can_use_tool=permit)
 
 
 def answering(verdict, *, is_async):
@@ -223,7 +223,7 @@ def test_calls_that_cannot_run_are_not_asked_about():
 def test_denied_calls_go_past_the_journal():
     journal = Recording()
     with ScriptedLLM([call("add", a=1, b=2), "no"]) as llm:
-        run_kernel(llm, [add], permit=lambda *_: "deny", journal=journal)
+        run_kernel(llm, [add], can_use_tool=lambda *_: "deny", journal=journal)
     assert list(journal.values) == ["1:model", "2:model"]
 
 

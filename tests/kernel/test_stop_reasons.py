@@ -36,7 +36,7 @@ CASES = {
         [ADDS[:2], "so far 2"],
         "so far 2\n\n[Stopped: The limit of tool calls is reached.]",
     ),
-    "doom_loop": (LoopLimits(), [*same_call(4), "I was stuck"], "I was stuck\n\n[Stopped: The same call was"),
+    "doom_loop": (LoopLimits(), [*same_call(4), "I was stuck"], "I was stuck\n\n[Stopped: The model went"),
     "output_limit": (LoopLimits(), [CUT, CUT, CUT, CUT], "cut cut cut cut "),
     "content_filter": (LoopLimits(), [answer("I will", finish_reason="content_filter")], "I will"),
     "error": (LoopLimits(), [ADDS[1], LLMError("gone", kind="auth")], ""),
@@ -66,7 +66,7 @@ def test_budget():
     with ScriptedLLM([call("work"), call("work"), "two minutes of work"]) as llm:
         result = run_kernel(llm, [work], clock=clock, limits=LoopLimits(max_seconds=100, timeout=None))
     assert result.stop_reason == "budget"
-    assert result.content == "two minutes of work\n\n[Stopped: The time limit is reached.]"
+    assert result.content == "two minutes of work\n\n[Stopped: The budget of time or money is used up.]"
     assert result.state.ledger.seconds == 120
 
 

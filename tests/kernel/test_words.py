@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import tool_texts
 
 from pure_agent_loop import Agent, ConfigError, prompts_for, tool
-from pure_agent_loop.doom import DoomLedger, judge_call
+from pure_agent_loop.doom import DoomLedger, judge, note_answer
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, call
@@ -19,11 +19,17 @@ from pure_agent_loop.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.tokens import estimate_message, estimate_tokens
 
 FIELDS = [field.name for field in dataclasses.fields(ENGLISH)]
-TEXTS = [name for name in FIELDS if name != "stopped"]
+TEXTS = [name for name in FIELDS if name not in ("stopped", "repetitions")]
 
 
 def placeholders(text):
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def test_both_languages_know_the_same_repetitions():
+    assert ENGLISH.repetitions.keys() == CHINESE.repetitions.keys()
+    for pattern, english in ENGLISH.repetitions.items():
+        assert placeholders(english) == placeholders(CHINESE.repetitions[pattern])
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -37,7 +43,7 @@ def test_both_languages_say_the_same_with_the_same_gaps(name):
 def test_both_languages_know_the_same_reasons():
     assert ENGLISH.stopped.keys() == CHINESE.stopped.keys()
     limits = {"max_steps", "max_tool_calls", "token_limit", "budget", "doom_loop"}
-    assert limits | {"output_limit", "content_filter"} == ENGLISH.stopped.keys()
+    assert limits | {"output_limit", "content_filter", "permission_denied"} == ENGLISH.stopped.keys()
     assert all(ENGLISH.stopped.values())
     assert all(CHINESE.stopped.values())
 
@@ -174,7 +180,10 @@ def test_messages_cost_a_little_more_and_calls_count():
 
 def judged(calls, threshold=3):
     ledger = DoomLedger()
-    found = [judge_call(ledger, ToolCall("id", *one), threshold) for one in calls]
+    found = []
+    for number, one in enumerate(calls):
+        note_answer(ledger, "", threshold)
+        found.append(judge(ledger, ToolCall(f"c{number}", *one), threshold).action)
     assert DoomLedger.from_dict(ledger.to_dict()) == ledger
     return found
 

@@ -189,7 +189,7 @@ async def test_permission_is_asked_for_one_call_after_the_other():
         return Permission("allow")
 
     with ScriptedLLM([[call("add", a=n, b=1) for n in range(3)], "ok"]) as llm:
-        result = check_result(await drive(start(), llm, [add], permit=permit))
+        result = check_result(await drive(start(), llm, [add], can_use_tool=permit))
     assert (most, tool_texts(result.messages)) == (1, ["1", "2", "3"])
 
 

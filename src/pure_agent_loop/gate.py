@@ -1,0 +1,128 @@
+"""Deciding about the calls of an answer, before any of them runs: each is decided once, and that is kept.
+
+For each call, in this order: is it a repetition? are its arguments readable? was it refused before? what do
+the hooks want? what do the rules, the mode and the user's function say? what does a person say, if asked?
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pure_agent_loop.doom import judge
+from pure_agent_loop.events import Event
+from pure_agent_loop.hook_calls import before_tool
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import (
+    ALLOWED,
+    Permission,
+    PermissionContext,
+    PermissionRequest,
+    Ruling,
+    as_permission,
+    call_key,
+)
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import safe_str
+from pure_agent_loop.threads import Raised, run_in_thread
+
+MOST_DENIED_ROUNDS = 3
+
+
+async def decide(state: QueryState, kit: Kit) -> bool:
+    """Decide about every pending call.
+
+    Returns:
+        False if one of them waits for a person who cannot be asked here: then none of them may run.
+    """
+    waiting = [call for call in state.pending if call.id not in state.results]
+    for call in waiting:
+        ruling = state.rulings.get(call.id)
+        if ruling is None:
+            state.rulings[call.id] = ruling = await _rule(call, state, kit)
+        if ruling.behavior == "ask" and kit.on_ask is not None:
+            await _ask(call, ruling, state, kit)
+    if state.questions:
+        return False
+    allowed = any(state.rulings[call.id].behavior == "allow" for call in waiting)
+    refused = any(state.rulings[call.id].kind == "PermissionDenied" for call in waiting)
+    state.denied_rounds = state.denied_rounds + 1 if refused and not allowed else 0
+    if state.denied_rounds >= MOST_DENIED_ROUNDS:
+        state.must_close = "permission_denied"
+    return True
+
+
+async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
+    tool = kit.tools.get(call.name)
+    polls = tool is not None and tool.polls
+    verdict = judge(state.doom, call, kit.limits.doom_loop_threshold, polls=polls)
+    if verdict.action != "run":
+        if verdict.action == "stop":
+            state.must_close = "doom_loop"
+        what = kit.prompts.repetition(verdict.pattern, verdict.count, call.name)
+        return Ruling(
+            "deny", call.arguments, "RepeatedCall", kit.prompts.refused_repetition.format(what=what)
+        )
+    if call.invalid is not None:
+        return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
+    before = state.denied.get(call_key(call.name, call.arguments))
+    if before is not None:
+        reason = f"{before} {kit.prompts.tool_denied_before}".strip()
+        return Ruling("deny", call.arguments, "PermissionDenied", reason)
+    args, blocked = await before_tool(call, state, kit)
+    if blocked is not None:
+        return blocked
+    try:
+        permission = await _permission(call, args, state, kit)
+    except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
+        return Ruling("deny", args, type(error).__name__, safe_str(error))
+    if permission.behavior == "ask" and call.name in state.always_allowed:
+        permission = ALLOWED
+    if permission.behavior != "allow":
+        await _tell(call, args, permission, state, kit)
+    return state.rule(call.id, permission, args)
+
+
+async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
+    tool = kit.tools.get(call.name)
+    read_only = tool is not None and tool.read_only
+    suggested = kit.permissions.suggest(call.name, args, read_only=read_only)
+    if suggested.behavior == "deny" or kit.can_use_tool is None:
+        return suggested
+    context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
+    verdict = kit.can_use_tool(call.name, args, context)
+    permission = as_permission(await verdict if inspect.isawaitable(verdict) else verdict)
+    if permission.updated_args is not None:  # a rule that forbids holds for what is really used
+        again = kit.permissions.suggest(call.name, permission.updated_args, read_only=read_only)
+        return again if again.behavior == "deny" else permission
+    return permission
+
+
+async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
+    """Ask a person. A function that is not async runs in a thread, because it will block."""
+    request = PermissionRequest(call.id, call.name, ruling.args, ruling.message, state.step)
+    ask = kit.on_ask
+    assert ask is not None
+    verdict: Any
+    try:
+        is_async = inspect.iscoroutinefunction(ask)
+        found = ask(request) if is_async else await run_in_thread(lambda: ask(request))
+        verdict = await found if inspect.isawaitable(found) else found
+    except Exception as error:  # noqa: BLE001 - whatever failed, nobody said yes
+        verdict = Raised(error)
+    if isinstance(verdict, Raised):
+        error_text = safe_str(verdict.error) or type(verdict.error).__name__
+        verdict = Permission("deny", f"The question failed: {error_text}")
+    permission = as_permission(verdict)
+    if permission.behavior == "ask":
+        return  # not answered now: the run is suspended
+    ruling = state.rule(call.id, permission, ruling.args)
+    await _tell(call, ruling.args, permission, state, kit)
+
+
+async def _tell(
+    call: ToolCall, args: dict[str, Any], permission: Permission, state: QueryState, kit: Kit
+) -> None:
+    behavior, message = permission.behavior, permission.message
+    await kit.emit(Event.permission(state.step, call.name, args, behavior, message, call.id))

@@ -1,0 +1,68 @@
+"""Calling the user's hooks; see `hooks` for what they may do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pure_agent_loop.events import Event
+from pure_agent_loop.hooks import HookContext
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import Ruling
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import as_text, safe_str
+
+
+async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict[str, Any], Ruling | None]:
+    """The arguments that the hooks leave, and their refusal if there is one."""
+    args, context = call.arguments, HookContext(state.step, call.id)
+    for hook in kit.hooks.before_tool:
+        try:
+            found = hook(call.name, args, context)
+            wanted = await found if inspect.isawaitable(found) else found
+        except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
+            return args, Ruling("deny", args, type(error).__name__, f"A hook failed: {safe_str(error)}")
+        if wanted is None:
+            continue
+        args = args if wanted.args is None else wanted.args
+        if wanted.context:
+            kit.inbox.put(wanted.context, synthetic=True)
+        if wanted.block:
+            return args, Ruling("deny", args, "Blocked", wanted.block)
+    return args, None
+
+
+async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:
+    """The result as the hooks leave it."""
+    context = HookContext(state.step, call.id)
+    for hook in kit.hooks.after_tool:
+        found = partial(hook, call.name, call.arguments, text, context)
+        changed = await _survive(f"A hook after {call.name}", found, state, kit)
+        text = text if changed is None else as_text(changed)
+    return text
+
+
+async def wants_more(state: QueryState, kit: Kit) -> str:
+    """What the stop hooks still want the agent to do; empty lets it end."""
+    if state.stop_hook_count >= kit.hooks.max_stops:
+        return ""
+    for hook in kit.hooks.on_stop:
+        found = partial(hook, state.content, HookContext(state.step))
+        wanted = await _survive("A stop hook", found, state, kit)
+        if wanted:
+            return as_text(wanted)
+    return ""
+
+
+async def _survive(what: str, hook: Callable[[], Any], state: QueryState, kit: Kit) -> Any:
+    """What a hook says; None if it fails, because neither a result nor an answer may get lost."""
+    try:
+        found = hook()
+        return await found if inspect.isawaitable(found) else found
+    except Exception as error:  # noqa: BLE001 - a foreign function may raise anything
+        message = f"{what} failed: {type(error).__name__}: {safe_str(error)}"
+        await kit.emit(Event.notice(state.step, message))
+        return None

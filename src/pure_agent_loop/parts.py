@@ -1,0 +1,96 @@
+"""The fragments of an answer: text, reasoning and tool calls, each with a state, times, input and output.
+
+==========  ======================  =============================================================
+from        to                      when
+==========  ======================  =============================================================
+pending     running, error          a call waits for permission or its turn; text has begun
+running     completed, error        it is written, or carried out
+completed   (nothing)
+error       (nothing)               failed, refused, cancelled, or taken back by a retry
+==========  ======================  =============================================================
+
+Every other change raises. Frozen values: a change is a new `Part`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from pure_agent_loop.errors import PureAgentLoopError
+
+PartType = Literal["text", "reasoning", "tool"]
+PartState = Literal["pending", "running", "completed", "error"]
+
+TRANSITIONS: dict[PartState, frozenset[PartState]] = {
+    "pending": frozenset({"running", "error"}),
+    "running": frozenset({"completed", "error"}),
+    "completed": frozenset(),
+    "error": frozenset(),
+}
+
+
+class PartTransitionError(PureAgentLoopError):
+    """A part was asked to change in a way the table does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A fragment of an answer.
+
+    Args:
+        id: Unique in the session.
+        session_id: The session.
+        message_id: The answer it belongs to.
+        type: ``text``, ``reasoning`` or ``tool``.
+        state: ``pending``, ``running``, ``completed`` or ``error``.
+        tool: Name of the tool, empty for others.
+        call_id: The call's id in the history, empty for others.
+        input: Arguments of the call.
+        output: What was written, or the result of the call.
+        created: When it became pending, in seconds since the epoch.
+        started: When it began to run.
+        ended: When it was completed, or failed.
+    """
+
+    id: str
+    session_id: str
+    message_id: str
+    type: PartType
+    state: PartState = "pending"
+    tool: str = ""
+    call_id: str = ""
+    input: dict[str, Any] | None = None
+    output: str = ""
+    created: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+
+    def to(self, state: PartState, now: float, output: str | None = None) -> Part:
+        """The part in another state.
+
+        Args:
+            state: The new state.
+            now: Seconds since the epoch.
+            output: What came out so far; None leaves it.
+
+        Raises:
+            PartTransitionError: The table does not allow it.
+        """
+        if state not in TRANSITIONS[self.state]:
+            allowed = ", ".join(sorted(TRANSITIONS[self.state])) or "nothing"
+            raise PartTransitionError(
+                f"Part {self.id!r} cannot go from {self.state} to {state}; from there only to: {allowed}."
+            )
+        changed = replace(self, state=state, output=self.output if output is None else output)
+        return replace(changed, started=now) if state == "running" else replace(changed, ended=now)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Part:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**data)
