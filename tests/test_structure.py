@@ -31,10 +31,8 @@ LAYERS = [
     ("state", "state kit context"),
     ("actors", "part_events hook_calls gate model_call tool_round"),
     ("kernel", "kernel"),
-    (
-        "facades",
-        "result stream bridge runner conversation llm.sdk_errors llm.openai_client local choose agent loop",
-    ),
+    ("facades", "result stream bridge runner conversation explain agent ai_client loop"),
+    ("facades", "llm.sdk_errors llm.openai_client local choose"),
     ("batteries", "toolbox testing evaluation"),
     ("surfaces", "cli __main__ __init__"),
 ]
@@ -44,6 +42,7 @@ LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in name
 
 
 PUBLIC = [
+    "AIClient",
     "Agent",
     "AgentResult",
     "BaseLLMClient",
@@ -55,6 +54,7 @@ PUBLIC = [
     "Delta",
     "Event",
     "EventType",
+    "Explanation",
     "HistoryError",
     "HookContext",
     "Hooks",
@@ -94,6 +94,7 @@ PUBLIC = [
     "ToolRegistry",
     "__version__",
     "prompts_for",
+    "react_prompt",
     "tool",
 ]
 

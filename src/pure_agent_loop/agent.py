@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.cancel import CancelToken
@@ -13,6 +13,7 @@ from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
+from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kit import Kit
@@ -36,6 +37,7 @@ __all__ = ["Agent", "AgentResult"]
 
 LOG = logging.getLogger("pure_agent_loop")
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
 
 
 class Agent:
@@ -54,12 +56,15 @@ class Agent:
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
         tools: Functions, `Tool` objects or dicts; or a `ToolRegistry`.
-        system_prompt: The leading system message; empty for none.
+        system_prompt: The leading system message; empty for none. `react_prompt` writes one.
         limits: How far a run may go.
         retry: How failed requests are repeated.
         temperature: Randomness of the answers; left out for models that refuse it, and when None.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
+        mode: ``react`` works in steps until there is an answer; ``single`` decides about tools once, runs
+            them together and answers. The default is ``react``, and ``single`` in `AIClient`.
+        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
         tool_mode: How the model is brought to act: ``native`` tool calls, constrained ``json``, ReAct
             ``text``, or ``auto`` to find out.
         language: ``"en"`` or ``"zh"`` for what the framework says to the model; else
@@ -85,6 +90,8 @@ class Agent:
         ConfigError: An argument cannot work; the message says which and what to do.
     """
 
+    default_mode: ClassVar[str] = "react"
+
     def __init__(
         self,
         model: str | None = DEFAULT_MODEL,
@@ -99,6 +106,8 @@ class Agent:
         thinking_level: str = "off",
         emit_reasoning_events: bool = False,
         *,
+        mode: str | None = None,
+        after_tools: str = "",
         tool_mode: str = "auto",
         language: str | None = None,
         prompts: Prompts | None = None,
@@ -116,9 +125,13 @@ class Agent:
     ) -> None:
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
+        mode = self.default_mode if mode is None else mode
+        if mode not in TOOL_ROUNDS:
+            raise ConfigError(f"mode={mode!r} is not known. Use one of: {', '.join(TOOL_ROUNDS)}.")
         if not isinstance(system_prompt, str):
             raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
         check_types(
+            after_tools=(after_tools, str),
             limits=(limits, LoopLimits),
             retry=(retry, RetryConfig),
             profile=(profile, Profile),
@@ -154,6 +167,8 @@ class Agent:
             on_ask=_checked_function("on_ask", on_ask),
             hooks=hooks or Hooks(),
             budget=budget,
+            tool_rounds=TOOL_ROUNDS[mode],
+            after_tools=after_tools,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
             first_byte_timeout=first_byte_timeout,
@@ -243,6 +258,20 @@ class Agent:
         """A conversation with this agent, which keeps the history for you."""
         return Conversation(self.prepare)
 
+    def explain(self, task: str, messages: list[Message] | None = None) -> Explanation:
+        """Show what `run` would send first for a task, and under which limits. Nothing is sent.
+
+        Args:
+            task: What to do.
+            messages: A history to go on from.
+
+        Raises:
+            ConfigError: `task` is no text.
+            HistoryError: `messages` is no list of messages.
+            LLMError: The request could not be sent in this `tool_mode`.
+        """
+        return explain(*self._start(task, messages))
+
     def prepare(
         self,
         task: str | None,
@@ -253,6 +282,15 @@ class Agent:
         inbox: Inbox | None = None,
     ) -> Run:
         """Make a run without starting it; `run` and its three siblings start it. See `run`."""
+        start, kit = self._start(task, messages, state)
+        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+
+    def _start(
+        self,
+        task: str | None,
+        messages: list[Message] | None,
+        state: QueryState | Mapping[str, Any] | None = None,
+    ) -> tuple[QueryState, Kit]:
         words = self._kit.prompts
         if state is None:
             if task is None:
@@ -264,9 +302,7 @@ class Agent:
             raise ConfigError("messages and state were both given. The state has its own messages.")
         else:
             start, notices = resumed_state(task, state, words)
-        opening = (*self._kit.opening, *notices)
-        kit = replace(self._kit, cancel_token=cancel_token, opening=opening, inbox=inbox or Inbox())
-        return Run(start, kit)
+        return start, replace(self._kit, opening=(*self._kit.opening, *notices))
 
 
 def _checked_function(name: str, function: Any) -> Any:

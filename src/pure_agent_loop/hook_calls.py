@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
-from pure_agent_loop.hooks import HookContext
+from pure_agent_loop.hooks import BeforeTool, HookContext
+from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Ruling
+from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import as_text, safe_str
 
@@ -21,18 +24,24 @@ async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict
     args, context = call.arguments, HookContext(state.step, call.id)
     for hook in kit.hooks.before_tool:
         try:
-            found = hook(call.name, args, context)
-            wanted = await found if inspect.isawaitable(found) else found
+            found = hook(call.name, deepcopy(args), context)
+            wanted = _checked(await found if inspect.isawaitable(found) else found)
+            args = args if wanted.args is None else to_arguments(wanted.args)
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
             return args, Ruling("deny", args, type(error).__name__, f"A hook failed: {safe_str(error)}")
-        if wanted is None:
-            continue
-        args = args if wanted.args is None else wanted.args
-        if wanted.context:
-            kit.inbox.put(wanted.context, synthetic=True)
+        if wanted.context:  # it is held, not put into the inbox: it is part of the state then
+            state.held.append(Incoming(as_text(wanted.context), synthetic=True))
         if wanted.block:
-            return args, Ruling("deny", args, "Blocked", wanted.block)
+            return args, Ruling("deny", args, "Blocked", as_text(wanted.block))
     return args, None
+
+
+def _checked(wanted: object) -> BeforeTool:
+    if wanted is None:
+        return BeforeTool()
+    if not isinstance(wanted, BeforeTool):
+        raise ConfigError(f"it must return a BeforeTool or None; it returned {wanted!r:.80}.")
+    return wanted
 
 
 async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:

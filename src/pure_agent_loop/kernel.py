@@ -39,6 +39,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
         state.stop("cancelled")
         raise
     finally:
+        checker.note_time()
         await _end(state, kit)
 
 
@@ -58,8 +59,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict, incoming = checker.check(), [*state.held, *kit.inbox.take()]
-    state.held = []
+    verdict, incoming = checker.check(), [*state.take_held(), *kit.inbox.take()]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
@@ -79,12 +79,17 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
     """The model has given its answer. A stop hook, or a message that has come in, sends it on."""
     if state.stop_reason != "completed":
         return
-    reason = await wants_more(state, kit)
+    try:
+        reason = await wants_more(state, kit)
+    except BaseException:  # cancelled while a hook was still being asked: this was not the end
+        state.stop_reason = None
+        raise
     if reason:
         state.go_on(reason, "stop_hook", synthetic=True)
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
-    for number, each in enumerate(kit.inbox.take(at_end=True)):
+    incoming = [*state.take_held(at_end=True), *kit.inbox.take(at_end=True)]
+    for number, each in enumerate(incoming):
         if number == 0:
             state.go_on(each.text, "follow_up", synthetic=each.synthetic)
         else:

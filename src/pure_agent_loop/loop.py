@@ -53,6 +53,7 @@ class ReactLoop:
         enable_doom_detection: False lets the model repeat the same call for ever.
         llm_kwargs: Further fields of every request.
         emit_reasoning_events: Whether events show the thinking.
+        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
         client: Another name for `llm`.
 
     Raises:
@@ -71,6 +72,7 @@ class ReactLoop:
         enable_doom_detection: bool = True,
         llm_kwargs: dict[str, Any] | None = None,
         emit_reasoning_events: bool = False,
+        after_tools: str = "",
         client: ChatModel | None = None,
     ) -> None:
         if (llm is None) == (client is None):
@@ -80,7 +82,7 @@ class ReactLoop:
         chosen = llm if llm is not None else client
         assert chosen is not None
         check_client(chosen)
-        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig))
+        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig), after_tools=(after_tools, str))
         limits = limits or LoopLimits()
         if limits.max_turns is None:
             limits = replace(limits, max_turns=max_steps)
@@ -98,6 +100,7 @@ class ReactLoop:
             retry=retry if enable_retry else replace(retry, max_retries=0),
             options=dict(llm_kwargs or {}),
             emit_reasoning=emit_reasoning_events,
+            after_tools=after_tools,
         )
 
     def run(
@@ -110,13 +113,14 @@ class ReactLoop:
 
         Args:
             task: What to do.
-            system_prompt: The leading system message.
+            system_prompt: The leading system message; `react_prompt` writes one.
             messages: A history to go on from.
 
         Raises:
             ConfigError: `task` is no text.
             HistoryError: `messages` is no list of messages.
             LLMError: When awaited: the model could not be reached or refused the request.
+            ConfigError: When awaited or iterated: this run was started before.
         """
         state, notices = start_state(task, messages, system_prompt, prompts_for())
         return LoopRun(Run(state, replace(self._kit, opening=tuple(notices))))

@@ -36,7 +36,8 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     try:
         response = await kit.journal.effect(f"{state.step}:model", call.run)
     except asyncio.CancelledError:
-        state.keep_partial(call.assembler.partial())
+        partial = call.assembler.partial()
+        state.keep_partial(partial, cost=0.0 if partial.usage is None else _count(partial.usage, kit))
         await parts.end("error")
         raise
     except LLMError:
@@ -49,7 +50,7 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
         ) from error
     await parts.end("completed")
     usage = response.usage or estimate_usage(request.messages, response)
-    cost = _cost_of(usage, kit)
+    cost = _count(usage, kit)
     state.add_response(
         response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
     )
@@ -57,15 +58,21 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
     if kit.budget is not None:
-        kit.budget.add(tokens=usage.total_tokens, cost=cost, tool_calls=len(state.pending))
+        kit.budget.add(tool_calls=len(state.pending))
     await _tell(response, state.step, kit)
     await parts.open_calls()
     return response
 
 
-def _cost_of(usage: TokenUsage, kit: Kit) -> float:
+def _count(usage: TokenUsage, kit: Kit) -> float:
+    """What an answer costs; tokens and money go to the shared budget, at its own prices if it has any."""
     model = str(getattr(kit.client, "model", ""))
-    price = price_for(kit.limits.prices, model) or (kit.budget and price_for(kit.budget.prices, model))
+    own = price_for(kit.limits.prices, model)
+    shared = None if kit.budget is None else price_for(kit.budget.prices, model)
+    if kit.budget is not None:
+        price = shared or own
+        kit.budget.add(tokens=usage.total_tokens, cost=price.of(usage) if price else 0.0)
+    price = own or shared
     return price.of(usage) if price else 0.0
 
 

@@ -31,6 +31,7 @@ from pure_agent_loop.permissions import (
     Verdict,
     as_permission,
     call_key,
+    to_arguments,
 )
 from pure_agent_loop.prompts import Prompts
 
@@ -60,6 +61,7 @@ class QueryState:
         output_raised: True once the output limit cut off a call, or everything; a limit of the caller is
             doubled then.
         awaiting: The step has begun, and its answer is awaited.
+        answers: How many answers were asked for, in all runs of this state; names them in `parts`.
         tool_rounds: How many answers with calls were carried out.
         rulings: What was decided about the pending calls, by call id.
         denied: Calls that were refused, with the reason: they are not asked about again.
@@ -95,6 +97,7 @@ class QueryState:
     asked_again: bool = False
     output_raised: bool = False
     awaiting: bool = False
+    answers: int = 0
     tool_rounds: int = 0
     rulings: dict[str, Ruling] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)
@@ -141,6 +144,7 @@ class QueryState:
         if not self.closing:
             self.ledger.steps += 1
         self.awaiting = True
+        self.answers += 1
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
         """Ask for the last answer without tools, because of a hard limit."""
@@ -181,8 +185,9 @@ class QueryState:
         elif response.content:
             self.answer.append(response.content)
 
-    def keep_partial(self, response: LLMResponse) -> None:
+    def keep_partial(self, response: LLMResponse, *, cost: float = 0.0) -> None:
         """Keep the text of an answer that was interrupted. Its calls never happened."""
+        self.ledger.cost += cost
         if response.usage is not None:
             self.usage += response.usage
             self.ledger.tokens += response.usage.total_tokens
@@ -244,15 +249,27 @@ class QueryState:
     def go_on(self, text: str, reason: str, *, synthetic: bool = False) -> None:
         """The run would have ended, but there is more to do. The answer so far stays in the history."""
         self.stop_reason, self.answer = None, []
+        self.max_output_recovery_count, self.asked_again = 0, False
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
+        self.tool_rounds = 0  # what is asked now may need tools again
         self.add_user(text, synthetic=synthetic)
+
+    def take_held(self, *, at_end: bool = False) -> list[Incoming]:
+        """Take out the held messages that are due; see `Inbox.take`."""
+        due = [each for each in self.held if at_end or each.when == "step"]
+        self.held = [each for each in self.held if each not in due]
+        return due
 
     def resume(self) -> None:
         """Take up a run that has ended, or was suspended, where it stands."""
         if self.stop_reason in (None, "completed"):
             return
+        if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
+            self.stop_reason = None
+            return
         self.stop_reason, self.closing, self.must_close, self.note = None, "", "", ""
+        self.denied_rounds = 0
         self.awaiting, self.failure = False, None
         if not self.pending:
             self.answer = []
@@ -282,9 +299,10 @@ class QueryState:
         if call_id not in asked:
             waiting = ", ".join(asked) or "none"
             raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        given = verdict.behavior if isinstance(verdict, Permission) else verdict
+        if given not in ("allow", "deny"):
+            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
         permission = as_permission(verdict)
-        if permission.behavior == "ask":
-            raise ConfigError("A question is answered with 'allow' or 'deny', not with 'ask'.")
         self.rule(call_id, permission, asked[call_id].args)
 
     def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
@@ -296,7 +314,7 @@ class QueryState:
                 self.must_close = "permission_denied"
             ruling = Ruling("deny", args, "PermissionDenied", permission.message)
         else:
-            updated = args if permission.updated_args is None else permission.updated_args
+            updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
             if permission.always and call.name not in self.always_allowed:
                 self.always_allowed.append(call.name)
             ruling = Ruling(permission.behavior, updated, message=permission.message)
@@ -387,6 +405,7 @@ _PLAIN = (
     "asked_again",
     "output_raised",
     "awaiting",
+    "answers",
     "tool_rounds",
     "denied_rounds",
     "stop_hook_active",

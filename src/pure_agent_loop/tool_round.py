@@ -110,7 +110,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     if planned.outcome is None:
         outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
     text = outcome.text + _warning(call, outcome, state, kit)
-    outcome = replace(outcome, text=text)
+    planned.outcome = outcome = replace(outcome, text=text)
     await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
@@ -159,9 +159,13 @@ async def _stop_all(planned: list[_Planned], state: QueryState, kit: Kit) -> Non
 def _unfinished(planned: _Planned, kit: Kit) -> str:
     """The result of a call whose round was broken off, as far as it is known."""
     task = planned.task
+    if planned.outcome is not None:
+        return planned.outcome.text
     if task is None:
-        return planned.outcome.text if planned.outcome is not None else kit.prompts.tool_not_started
+        return kit.prompts.tool_not_started
     if not task.done() or task.cancelled() or task.exception() is not None:
+        return kit.prompts.tool_cancelled
+    if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
     return task.result().outcome.text
 

@@ -16,14 +16,16 @@ DEFAULT_MAX_STEPS = 25
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 THINKING_LEVELS = ("off", "low", "medium", "high")
 TOOL_MODES = ("auto", "native", "json", "text")
+MODES = ("react", "single")
+PERMISSION_MODES = ("ask", "auto", "plan", "bypass")
 
 _RUN_EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
 OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
 llama.cpp, vLLM), else the embedded model of the extra [local]. One line on standard error says which.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 not allowed,
-75 failed but worth another try, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 calls were not allowed or need
+a person's permission and there is no terminal, 75 failed but worth another try, 130 stopped by Ctrl-C.
 
 examples:
   pal run "Which files are in the docs folder?"
@@ -82,6 +84,7 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _add_model_options(run.add_argument_group("model"))
     _add_work_options(run.add_argument_group("work"))
+    _add_permission_options(run.add_argument_group("permissions"))
     _add_output_options(run.add_argument_group("output"))
 
 
@@ -106,6 +109,17 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--no-tools", action="store_true", help="answer without tools")
     group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="react",
+        help="react: work in steps (the default); single: decide about tools once, then answer",
+    )
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the first request and the limits; send nothing to the model",
+    )
+    group.add_argument(
         "--max-steps",
         "--max-turns",
         type=evaluation.positive,
@@ -113,6 +127,24 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
     )
+
+
+def _add_permission_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--permission-mode",
+        choices=PERMISSION_MODES,
+        default="auto",
+        help="ask: about tools that may change something; auto: allow what no rule forbids (the default); "
+        "plan: only tools that read; bypass: ask about nothing",
+    )
+    for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):
+        group.add_argument(
+            f"--{behavior}",
+            action="append",
+            default=[],
+            metavar="RULE",
+            help=f"calls that {meaning}, such as 'read_file(path=docs/*)'; may be repeated",
+        )
 
 
 def _add_output_options(group: argparse._ArgumentGroup) -> None:
