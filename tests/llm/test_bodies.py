@@ -214,7 +214,7 @@ THROTTLED = (
         (403, "no", "", "auth"),
         (404, "no", "", "not_found"),
         (400, "no", "", "bad_request"),
-        (413, "no", "", "bad_request"),
+        (413, "no", "", "context_overflow"),
         (422, "no", "", "bad_request"),
         (408, "no", "", "overloaded"),
         (409, "no", "", "overloaded"),
