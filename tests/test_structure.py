@@ -24,6 +24,7 @@ LAYERS = [
     ),
     ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
+    ("ports", "llm.adapt llm.lessons"),
     ("state", "state kit context"),
     ("actors", "model_call tool_round"),
     ("kernel", "kernel"),
@@ -31,10 +32,17 @@ LAYERS = [
         "facades",
         "result stream bridge runner conversation llm.sdk_errors llm.openai_client local choose agent loop",
     ),
-    ("batteries", "toolbox testing evaluation"),
+    ("batteries", "toolbox testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
-WHOLE_PACKAGES = {"local", "toolbox", "testing", "evaluation", "cli"}  # they stand in one layer each
+WHOLE_PACKAGES = {
+    "local",
+    "toolbox",
+    "testing",
+    "evaluation",
+    "doctor",
+    "cli",
+}  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
 LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
 
