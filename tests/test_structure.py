@@ -33,10 +33,17 @@ LAYERS = [
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose"),
-    ("batteries", "toolbox testing evaluation"),
+    ("batteries", "toolbox testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
-WHOLE_PACKAGES = {"local", "toolbox", "testing", "evaluation", "cli"}  # they stand in one layer each
+WHOLE_PACKAGES = {
+    "local",
+    "toolbox",
+    "testing",
+    "evaluation",
+    "doctor",
+    "cli",
+}  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
 LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
 

@@ -70,6 +70,7 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if there was one.
         retry_after: Seconds the server asked us to wait, if it did.
+        said: The server's own words, if it said something; without what `message` adds to them.
     """
 
     def __init__(
@@ -80,8 +81,10 @@ class LLMError(PureAgentLoopError):
         kind: ErrorKind = "unknown",
         status: int | None = None,
         retry_after: float | None = None,
+        said: str = "",
     ) -> None:
         self.message = message
+        self.said = said or message
         self.original_error = original_error
         self.kind: ErrorKind = kind
         self.status = status

@@ -65,6 +65,7 @@ def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
         return _Planned(call, None)
     denied = ruling.kind == "PermissionDenied"
     why = kit.prompts.tool_denied.format(reason=ruling.message) if denied else ruling.message
+    why = why.replace("  ", " ")  # there may be no reason
     return _Planned(call, failed(kit.prompts, call.name, ruling.kind, why))
 
 

@@ -241,3 +241,29 @@ def test_a_larger_model_writes_the_arguments_freely():
     client = LocalClient(inner, tiny=False)
     _, response = ask(client, user("What is the weather in Oslo?"), [other_tool()])
     assert response.tool_calls[0].arguments == {"city": "Oslo, Norway"}
+
+
+def test_the_state_of_a_place_is_asked_for_where_the_tool_wants_it():
+    city = {"type": "string", "description": "The city and state, e.g. Austin, TX"}
+    parameters = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    described = {"name": "get_weather", "description": "The weather in a city.", "parameters": parameters}
+    schema = {"type": "function", "function": described}
+    inner = Inner(answers=['{"city": "Boise"}', '"Boise, ID"'])
+    response = ask(LocalClient(inner), user("The weather in Boise?"), [schema])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise, ID"}
+    held = inner.requests[-1][2]["response_format"]["json_schema"]["schema"]
+    assert held == {"type": "string", "pattern": "^Boise, [A-Z]{2}$"}
+    whole = Inner(answers=['"unused"'])
+    response = ask(LocalClient(whole), user("The weather in Boise, ID?"), [schema])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise, ID"}
+    assert whole.requests == []
+
+
+@pytest.mark.parametrize("broken", ['"Boise, I', "{}", ""])
+def test_a_place_stays_as_it_was_if_the_model_fails(broken):
+    city = {"type": "string", "description": "The city and state, e.g. Austin, TX"}
+    parameters = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    described = {"name": "get_weather", "description": "The weather in a city.", "parameters": parameters}
+    inner = Inner(answers=['{"city": "Boise"}', broken])
+    response = ask(LocalClient(inner), user("The weather in Boise?"), [{"function": described}])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise"}

@@ -195,9 +195,7 @@ class OpenAIClient(BaseLLMClient):
         if lesson is None:
             return None
         self.profile = lesson.profile
-        return Delta(
-            notice=f"From now on {lesson.what}: the server refused it ({shorten(error.message, 200)})."
-        )
+        return Delta(notice=f"From now on {lesson.what}: the server refused it ({shorten(error.said, 200)}).")
 
     async def _send(self, body: dict[str, Any], options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer, whether or not it is streamed as it was asked."""

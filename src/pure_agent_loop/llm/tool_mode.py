@@ -135,7 +135,7 @@ class ToolModeClient(BaseLLMClient):
                 raise
             refusal = error
         if refusal is not None:
-            yield self._switch(f"the server refuses tools ({refusal.message[:200]})")
+            yield self._switch(f"the server refuses tools ({refusal.said[:200]})")
             async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -282,7 +282,7 @@ class ToolModeClient(BaseLLMClient):
         instead = f"response_format {wanted['type']!r}" if wanted else "no response_format"
         return Delta(
             notice=f"Tools are put to the model with {instead} from now on: the server refuses a better one "
-            f"({refusal.message[:200]})."
+            f"({refusal.said[:200]})."
         )
 
     async def _read(self, shaped: Shaped, reader: _Reader) -> AsyncGenerator[Delta, None]:
@@ -345,7 +345,7 @@ def _is_of_tools(message: Message) -> bool:
 
 
 def _is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
-    return error.kind in _REFUSAL_KINDS and words.search(error.message) is not None
+    return error.kind in _REFUSAL_KINDS and words.search(error.said) is not None
 
 
 async def _drops_tools(client: object) -> bool:

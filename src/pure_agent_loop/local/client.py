@@ -21,7 +21,7 @@ from pure_agent_loop.local.action import (
     mean_votes,
 )
 from pure_agent_loop.local.answer import answer_messages, is_true_to, plain_answer, worth_a_sentence
-from pure_agent_loop.local.arguments import Arguments, arguments_for, parse_answer
+from pure_agent_loop.local.arguments import Arguments, arguments_for, parse_answer, parse_text
 from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
 from pure_agent_loop.local.fetch import Progress, quiet
 from pure_agent_loop.local.lease import Lease
@@ -33,6 +33,7 @@ TINY_PARAMETERS = 300_000_000
 # The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 _ARGUMENT_TOKENS = 200
+_PLACE_TOKENS = 24
 _SENTENCE_TOKENS = 80
 _TALK_TOKENS = 512
 # Fields of the caller that speak of tools; the server never sees the tools.
@@ -141,11 +142,12 @@ class LocalClient(BaseLLMClient):
     async def _arguments(self, step: _Step, tool: ToolSpec, question: str) -> dict[str, Any] | str:
         arguments = arguments_for(tool, question, self._tiny)
         given = arguments.only_choice
-        if given is not None:
-            return arguments.finished(given)
-        said = await step.fill(arguments)
-        again = arguments.corrected(said)
-        return arguments.finished(said if again is None else await step.fill(again))
+        said: dict[str, Any] | str = {}
+        if given is None:
+            said = await step.fill(arguments)
+            again = arguments.corrected(said)
+            said = said if again is None else await step.fill(again)
+        return arguments.finished(await step.complete(arguments, said if given is None else given))
 
     async def _answer(self, step: _Step, turn: Turn) -> AsyncIterator[Delta]:
         """Answer from the results: in the model's words if they can be trusted, else in ours."""
@@ -199,6 +201,15 @@ class _Step:
             # The server cannot turn this schema into a grammar; any JSON object is better than no call.
             said = await self.ask(messages, **limits, response_format={"type": "json_object"})
         return parse_answer(said.content)
+
+    async def complete(self, arguments: Arguments, values: dict[str, Any] | str) -> dict[str, Any] | str:
+        """The same values, with the state or country behind places that a tool wants so."""
+        completed: dict[str, Any] = {}
+        for name in arguments.incomplete(values):
+            messages, form = arguments.completion(name, values[name])  # type: ignore[index]
+            said = await self.ask(messages, max_tokens=_PLACE_TOKENS, response_format=form)
+            completed[name] = parse_text(said.content) or values[name]  # type: ignore[index]
+        return {**values, **completed} if completed else values  # type: ignore[dict-item]
 
     async def talk(self, messages: list[Message]) -> AsyncIterator[Delta]:
         """An answer in words, as it is written, with the caller's own options."""
