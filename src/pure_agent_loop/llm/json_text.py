@@ -23,7 +23,7 @@ from pure_agent_loop.messages import text_of
 
 FINAL = "final_answer"
 ANSWER = "answer"
-_LIST_KEYS = frozenset(("actions", "calls", "tools"))
+_LIST_KEYS = frozenset(("actions", "calls"))
 _FINAL_SCHEMA = {"type": "object", "properties": {ANSWER: {"type": "string"}}, "required": [ANSWER]}
 
 _ACTION = re.compile(r"\s*(?:```(?:json)?\s*)?(?=\{)", re.I)
