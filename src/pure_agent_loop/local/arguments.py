@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,15 +133,18 @@ def _is_bare_name(value: Any) -> bool:
     return isinstance(value, str) and value[:1].isupper() and not re.search(r"[,\d]", value)
 
 
-def arguments_for(tool: ToolSpec, question: str, copy_only: bool) -> Arguments:
+def arguments_for(
+    tool: ToolSpec, question: str, copy_only: bool, elsewhere: Mapping[str, Any] | None = None
+) -> Arguments:
     """Narrow a tool's schema to a question.
 
     Args:
         tool: The tool.
         question: What the user asked.
         copy_only: Texts and numbers must be pieces of the question, if it has any that fit.
+        elsewhere: Schemas of arguments that are not to be taken from this question.
     """
-    properties = _properties(tool, question, copy_only)
+    properties = {**_properties(tool, question, copy_only), **(elsewhere or {})}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: dict(p) for name, p in properties.items()},
@@ -151,6 +154,27 @@ def arguments_for(tool: ToolSpec, question: str, copy_only: bool) -> Arguments:
     if "$defs" in tool.parameters:
         schema["$defs"] = tool.parameters["$defs"]
     return Arguments(tool, question, schema, copy_only)
+
+
+def from_elsewhere(
+    tool: ToolSpec, names: Sequence[str], question: str, copy_only: bool, calls: Sequence[Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Schemas of arguments that a part of a question is silent about.
+
+    Args:
+        tool: The tool.
+        names: The arguments.
+        question: The whole question.
+        copy_only: As in `arguments_for`.
+        calls: The arguments of the calls before this one; what has the same name has the same value.
+    """
+    before = {name: value for call in calls for name, value in call.items()}
+    whole = _properties(tool, question, copy_only)
+    return {
+        name: {"enum": [before[name]]} if name in before else whole[name]
+        for name in names
+        if name in before or name in whole
+    }
 
 
 def _properties(tool: ToolSpec, question: str, copy_only: bool) -> Mapping[str, Mapping[str, Any]]:
