@@ -17,7 +17,7 @@ PACKAGE = "pure_agent_loop"
 LAYERS = [
     (
         "vocabulary",
-        "_version errors text terminal prompts clock cancel events inbox journal threads parts hooks",
+        "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
     ),
     ("vocabulary", "llm llm.values"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
@@ -35,10 +35,17 @@ LAYERS = [
         "facades",
         "result stream bridge runner conversation llm.sdk_errors llm.openai_client local choose agent loop",
     ),
-    ("batteries", "toolbox testing evaluation"),
+    ("batteries", "toolbox testing evaluation sessions"),
     ("surfaces", "cli __main__ __init__"),
 ]
-WHOLE_PACKAGES = {"local", "toolbox", "testing", "evaluation", "cli"}  # they stand in one layer each
+WHOLE_PACKAGES = {
+    "local",
+    "toolbox",
+    "testing",
+    "evaluation",
+    "sessions",
+    "cli",
+}  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
 LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
 
