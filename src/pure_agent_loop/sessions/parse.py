@@ -1,16 +1,18 @@
 """From the bytes of a transcript to its records, whatever happened to them. Never raises.
 
 1.  A whole line is one record.
-2.  A line that is not is split where records begin. What is whole is kept; each damaged piece is reported.
+2.  A line that is not is split where records begin. What is whole, by its checksum, is kept; each damaged
+    piece is reported.
 3.  An id that was there before: the first one stays, the second is reported.
 4.  A parent that is not there: the record hangs on the one before it, and that is reported. So the records
     are always a tree in which parents come first.
 5.  The last line must end in a newline; `end` says up to which byte the file may be kept.
-6.  Nothing that was left out goes unreported; blank lines and blanks around a record are no damage.
+6.  Nothing that was left out goes unreported; whole blank lines and blanks around a record are no damage.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -80,6 +82,8 @@ class _Parser:
         if kept:
             self._found.needs_newline = True
             self._report("the newline at its end is missing")
+        elif not line.strip(_BLANKS):
+            self._report("there is nothing in it, and the newline at its end is missing")
 
     def done(self) -> Transcript:
         """What was found in all lines."""
@@ -92,13 +96,13 @@ class _Parser:
         """Keep what is whole in a line that is not one record. Returns where the last record in it ends."""
         if line.endswith(b"\n") and not line.strip(_BLANKS):
             return 0
-        starts = _starts(line)
-        first = starts[0] if starts else len(line)
-        self._lose(line[:first], start, why)
-        ends = [
-            self._piece(line[a:b], start + a) for a, b in zip(starts, [*starts[1:], len(line)], strict=True)
-        ]
-        whole = [a + end for a, end in zip(starts, ends, strict=True) if end]
+        bounds = [*_starts(line), len(line)]
+        self._lose(line[: bounds[0]], start, why)
+        whole = []
+        for first, behind in itertools.pairwise(bounds):
+            length = self._piece(line[first:behind], start + first)
+            if length:
+                whole.append(first + length)
         if len(whole) > 1:
             self._report(f"{len(whole)} records were glued together; they were split")
         return whole[-1] if whole else 0
@@ -108,7 +112,8 @@ class _Parser:
         try:
             # Only the end is looked for, and every byte is one character of Latin-1.
             _, end = DECODER.raw_decode(piece.decode("latin-1"))
-            record = Record.from_line(piece[:end])
+            # Pieces of two records can look like one; the checksum tells.
+            record = Record.from_line(piece[:end], by_hand=False)
         except (ValueError, RecursionError) as error:
             self._lose(piece, start, "it is cut off or overwritten" if _is_json_error(error) else str(error))
             return 0

@@ -9,7 +9,7 @@ Three things make a line safe to find again in a damaged file:
 3.  Only the outer object is written without blanks behind its colons. So ``{"id":"`` marks the start of a
     record, and nothing that a model or a tool put into `data` can look like one.
 
-A line without `crc` is one that a person wrote or changed; it is taken, if it has these five keys.
+A whole line without `crc` is one that a person wrote or changed; it is taken, if it has these five keys.
 """
 
 from __future__ import annotations
@@ -76,13 +76,19 @@ class Record:
         return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
     @classmethod
-    def from_line(cls, line: bytes) -> Record:
+    def from_line(cls, line: bytes, *, by_hand: bool = True) -> Record:
         """Read a line, with or without its newline.
+
+        Args:
+            line: The line.
+            by_hand: Take it also without a checksum.
 
         Raises:
             ValueError: It is not exactly one whole record; the message says why, in half a sentence.
         """
         sealed = _check_seal(line)
+        if not sealed and not by_hand:
+            raise ValueError("its checksum is missing")
         try:
             fields = DECODER.decode(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:
