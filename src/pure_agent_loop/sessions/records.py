@@ -1,6 +1,6 @@
 """One record of a session, and the line it is written as.
 
-    {"id":"00000003","parent":"00000002","time":1767225600.5,"type":"result","data":{"a": 1},"crc":"9f0c6a51"}
+    {"id":"00000003","parent":"00000002","time":1767225600.5,"type":"result","data":{"a": 1},"crc":"85cf2159"}
 
 Three things make a line safe to find again in a damaged file:
 
