@@ -65,7 +65,8 @@ class SessionLock:
             return
         # Taken away while it is held: whoever has opened it by now will find that it is not the same file.
         with contextlib.suppress(OSError):  # Windows refuses, and an old lock file does no harm
-            self._path.unlink()
+            if _is_same(handle, self._path):  # else somebody took ours away, and this one is another's
+                self._path.unlink()
         os.close(handle)
 
     def forget(self) -> None:
