@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import sys
 import pytest
 
 from pure_agent_loop.errors import (
+    SessionError,
     SessionLockedError,
     SessionNotFoundError,
     SessionReadError,
@@ -284,6 +286,31 @@ def test_a_damaged_database_is_told_with_what_to_do(tmp_path, damage):
     ):
         with pytest.raises(SessionReadError, match=r"Move it away and start anew.*\.recover"):
             act()
+
+
+def test_no_damage_of_a_database_gives_a_foreign_error_or_a_made_up_record(tmp_path):
+    store = SqliteStore(tmp_path / "s.sqlite")
+    written = [record.data for record in fill(store, count=20)]
+    good = store.path.read_bytes()
+    chance = random.Random("database")
+    answers: dict[str, int] = {}
+    for _ in range(400):
+        bad = bytearray(good)
+        for _ in range(chance.choice([1, 5, 50])):
+            bad[chance.randrange(chance.choice([200, len(bad)]))] = chance.randrange(256)
+        for leftover in tmp_path.glob("s.sqlite-*"):
+            leftover.unlink()
+        store.path.write_bytes(bad)
+        for act in (store.list, lambda: store.read("s").records, lambda: store.open("s").close()):
+            try:
+                found = act()
+                answers["fine"] = answers.get("fine", 0) + 1
+            except SessionError as error:  # noqa: PERF203 - each answer counts
+                answers[type(error).__name__] = answers.get(type(error).__name__, 0) + 1
+            else:
+                assert all(each.data in written for each in found or () if isinstance(each, Record))
+    assert answers["fine"] > 100
+    assert answers["SessionReadError"] > 100
 
 
 def test_a_file_of_another_program_is_left_alone(tmp_path):

@@ -261,7 +261,9 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def _fence(connection: sqlite3.Connection, session_id: str) -> int | None:
-    row = connection.execute("SELECT fence FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    row = connection.execute(
+        "SELECT coalesce(CAST(fence AS INTEGER), 0) FROM sessions WHERE id = ?", (session_id,)
+    ).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -286,11 +288,11 @@ def _translated(path: Path, *, writing: bool) -> Iterator[None]:
     """What SQLite or the system said, as an error of ours."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        # An `OperationalError` is the world's doing: a full disk, a lock, a missing right.
-        is_damage = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        )
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        # What SQLite says about a damaged file may quote it, and then has no Unicode form. But an
+        # `OperationalError` is the world's doing: a full disk, a lock, a missing right.
+        is_damage = isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError))
+        is_damage = is_damage and not isinstance(error, sqlite3.OperationalError)
         if writing and not is_damage:
             raise SessionWriteError(path, error) from error
         advice = f" {_ADVICE.format(path=path)}" if is_damage else ""
