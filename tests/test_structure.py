@@ -17,7 +17,7 @@ PACKAGE = "pure_agent_loop"
 LAYERS = [
     (
         "vocabulary",
-        "_version errors text terminal prompts clock cancel events inbox journal threads parts hooks",
+        "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
     ),
     ("vocabulary", "llm llm.values"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
@@ -32,7 +32,7 @@ LAYERS = [
     ("actors", "part_events hook_calls gate model_call tool_round"),
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent ai_client loop"),
-    ("facades", "llm.sdk_errors llm.openai_client local choose"),
+    ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
     ("batteries", "toolbox testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
@@ -42,6 +42,7 @@ WHOLE_PACKAGES = {
     "testing",
     "evaluation",
     "doctor",
+    "sessions",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
