@@ -33,6 +33,8 @@ from pure_agent_loop.tool import ToolLike, ToolRegistry
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pure_agent_loop.sessions.store import SessionStore
+
 __all__ = ["Agent", "AgentResult"]
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -81,6 +83,7 @@ class Agent:
             `AgentResult.questions`.
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
+        sessions: Where runs with a `session_id` are kept; files in the data folder if None.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
@@ -118,6 +121,7 @@ class Agent:
         on_ask: AskFunction | None = None,
         hooks: Hooks | None = None,
         budget: Budget | None = None,
+        sessions: SessionStore | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
@@ -142,6 +146,7 @@ class Agent:
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
+        self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         if llm is None:
@@ -186,6 +191,7 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
@@ -196,12 +202,16 @@ class Agent:
             cancel_token: Stops the run from outside.
             state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
             inbox: Messages put into it reach the agent while it works.
+            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
+                nothing that was finished happens twice. `messages` counts only for a new session.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
             HistoryError: `messages` is no list of messages.
         """
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait_sync()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).wait_sync()
 
     async def arun(
         self,
@@ -211,9 +221,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait()
+        return await self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).wait()
 
     def run_stream(
         self,
@@ -223,9 +236,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream_sync()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).stream_sync()
 
     def arun_stream(
         self,
@@ -235,9 +251,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -280,10 +299,37 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> Run:
         """Make a run without starting it; `run` and its three siblings start it. See `run`."""
-        start, kit = self._start(task, messages, state)
+        if session_id is None:
+            start, kit = self._start(task, messages, state)
+        else:
+            start, kit = self._open(session_id, task, messages, state)
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+
+    def _open(
+        self,
+        session_id: str,
+        task: str | None,
+        messages: list[Message] | None,
+        state: QueryState | Mapping[str, Any] | None,
+    ) -> tuple[QueryState, Kit]:
+        from pure_agent_loop.sessions import default_store
+        from pure_agent_loop.sessions.resume import open_session
+
+        if state is not None:
+            raise ConfigError("state and session_id were both given. The session has its own state.")
+        if task is not None and not isinstance(task, str):
+            raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
+
+        def begin() -> tuple[QueryState, list[str]]:
+            return start_state(str(task), messages, self.system_prompt, self._kit.prompts)
+
+        store = self._sessions or default_store()
+        opened = open_session(store, session_id, task, begin, self._kit)
+        opening = (*self._kit.opening, *opened.notices)
+        return opened.state, replace(self._kit, opening=opening, journal=opened.journal)
 
     def _start(
         self,

@@ -7,8 +7,10 @@ the hooks want? what do the rules, the mode and the user's function say? what do
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pure_agent_loop.doom import judge
@@ -112,37 +114,45 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
     if suggested.behavior == "deny" or kit.can_use_tool is None:
         return suggested
     context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
-    verdict = kit.can_use_tool(call.name, deepcopy(args), context)
-    permission = as_permission(await verdict if inspect.isawaitable(verdict) else verdict)
+    verdict = partial(_verdict, partial(kit.can_use_tool, call.name, deepcopy(args), context))
+    permission = await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
     if permission.updated_args is not None:  # a rule that forbids holds for what is really used
-        permission = replace(permission, updated_args=to_arguments(permission.updated_args))
         again = kit.permissions.suggest(call.name, permission.updated_args or {}, read_only=read_only)
         return again if again.behavior == "deny" else permission
     return permission
 
 
+async def _verdict(function: Callable[[], Any]) -> Permission:
+    found = function()
+    permission = as_permission(await found if inspect.isawaitable(found) else found)
+    if permission.updated_args is None:
+        return permission
+    return replace(permission, updated_args=to_arguments(permission.updated_args))
+
+
 async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
-    """Ask a person. A function that is not async runs in a thread, because it will block."""
     request = PermissionRequest(call.id, call.name, deepcopy(ruling.args), ruling.message, state.step)
-    ask = kit.on_ask
-    assert ask is not None
-    verdict: Any
-    try:
-        is_async = inspect.iscoroutinefunction(ask)
-        found = ask(request) if is_async else await run_in_thread(lambda: ask(request))
-        verdict = await found if inspect.isawaitable(found) else found
-        if isinstance(verdict, Permission) and verdict.updated_args is not None:
-            verdict = replace(verdict, updated_args=to_arguments(verdict.updated_args))
-    except Exception as error:  # noqa: BLE001 - whatever failed, nobody said yes
-        verdict = Raised(error)
-    if isinstance(verdict, Raised):
-        error_text = safe_str(verdict.error) or type(verdict.error).__name__
-        verdict = Permission("deny", f"The question failed: {error_text}")
-    permission = as_permission(verdict)
+    asked = partial(_answer, request, kit)
+    permission = await kit.journal.effect(f"{state.step}:ask:{call.id}", asked)
     if permission.behavior == "ask":
         return  # not answered now: the run is suspended
     ruling = state.rule(call.id, permission, ruling.args)
     await _tell(call, ruling.args, permission, state, kit)
+
+
+async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
+    """Ask a person. A function that is not async runs in a thread, because it will block."""
+    ask = kit.on_ask
+    assert ask is not None
+    try:
+        is_async = inspect.iscoroutinefunction(ask)
+        found: Any = ask(request) if is_async else await run_in_thread(lambda: ask(request))
+        if not isinstance(found, Raised):
+            return await _verdict(lambda: found)
+        error = found.error
+    except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
+        error = raised
+    return Permission("deny", f"The question failed: {safe_str(error) or type(error).__name__}")
 
 
 async def _tell(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hook_calls import wants_more
 from pure_agent_loop.kit import Kit
@@ -47,6 +47,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
     if not state.pending:  # else the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)
+            kit.journal.checkpoint(state)
         response = await respond(state, kit)
         if not state.pending:
             state.finish(response, kit.prompts)
@@ -113,6 +114,10 @@ async def _end(state: QueryState, kit: Kit) -> None:
     else:
         state.close(kit.prompts.tool_not_started)
         await end_open_parts(state, kit)
+    try:
+        kit.journal.checkpoint(state)
+    except PureAgentLoopError as error:  # what was recorded before holds; the run itself has ended
+        await kit.emit(Event.notice(state.step, safe_str(error)))
     history = state.history(kit.prompts.tool_waiting)
     await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, history))
 

@@ -34,6 +34,7 @@ class Prompts:
     tool_cancelled: str
     tool_not_started: str
     tool_lost: str
+    tool_interrupted: str
     warned_repetition: str
     refused_repetition: str
     continue_answer: str
@@ -76,6 +77,8 @@ ENGLISH = Prompts(
     tool_cancelled="cancelled while running. Whether it took effect is unknown.",
     tool_not_started="cancelled before it started. It had no effect.",
     tool_lost="the result of this call is not known.",
+    tool_interrupted="the program ended while this call was running. Whether it took effect is unknown; find "
+    "out before you repeat it.",
     warned_repetition="[Notice] You go round in circles: {what}. Use what you have, try something else, or "
     "say why you cannot go on.",
     refused_repetition="{what}. This call was not run. Use the results above, do something else, or say why "
@@ -145,6 +148,7 @@ CHINESE = Prompts(
     tool_cancelled="运行中被取消。它是否生效未知。",
     tool_not_started="开始之前被取消，没有产生任何影响。",
     tool_lost="这次调用的结果未知。",
+    tool_interrupted="程序在这次调用运行时结束了。它是否生效未知；重复之前请先查明。",
     warned_repetition="【提示】你在原地打转：{what}。请使用已有结果，换一种做法，或说明为什么无法继续。",
     refused_repetition="{what}。这次调用没有执行。请使用上文的结果，换一种做法，或说明为什么无法继续。",
     continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ class Run:
         self.events: list[Event] = []
         self._kit = kit
         self._is_started = False
+        weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; from any thread. It reads it before its next step."""
@@ -48,7 +50,7 @@ class Run:
             ConfigError: It was started before, in whatever way.
         """
         self._begin()
-        await run_loop(self.state, replace(self._kit, emit=self._keep))
+        await self._run(self._keep)
         return self.result()
 
     def wait_sync(self) -> AgentResult:
@@ -96,7 +98,13 @@ class Run:
             self.events.append(event)
             await emit(event)
 
-        await run_loop(self.state, replace(self._kit, emit=keep_and_emit))
+        await self._run(keep_and_emit)
+
+    async def _run(self, emit: Emit) -> None:
+        try:
+            await run_loop(self.state, replace(self._kit, emit=emit))
+        finally:
+            self._kit.journal.close()
 
 
 def start_state(

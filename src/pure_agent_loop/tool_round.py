@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.doom import note_result
 from pure_agent_loop.events import Event
@@ -78,7 +78,14 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
     seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     planned.seconds = min((each for each in (seconds, left) if each is not None), default=None)
-    planned.task = asyncio.create_task(_timed(f"{state.step}:tool:{call.id}", _effect(call, tool, kit), kit))
+    about = {
+        "tool": call.name,
+        "args": call.arguments,
+        "call_id": call.id,
+        "idempotent": tool is not None and tool.idempotent,
+    }
+    key, effect = f"{state.step}:tool:{call.id}", _effect(call, tool, kit)
+    planned.task = asyncio.create_task(_timed(key, effect, about, kit))
     if planned.seconds is not None:
         planned.deadline = asyncio.get_running_loop().time() + planned.seconds
 
@@ -98,9 +105,11 @@ def _effect(call: ToolCall, tool: Tool | None, kit: Kit) -> Callable[[], Awaitab
     return effect
 
 
-async def _timed(key: str, effect: Callable[[], Awaitable[ToolOutcome]], kit: Kit) -> _Timed:
+async def _timed(
+    key: str, effect: Callable[[], Awaitable[ToolOutcome]], about: dict[str, Any], kit: Kit
+) -> _Timed:
     started = kit.clock.monotonic()
-    outcome = await kit.journal.effect(key, effect)
+    outcome = await kit.journal.effect(key, effect, about)
     return _Timed(outcome, kit.clock.monotonic() - started)
 
 

@@ -16,6 +16,7 @@ from tests.helpers import add, check_events, check_result, nothing_left, start, 
 
 from pure_agent_loop import CancelToken, Hooks, LLMError, PermissionRules, RetryConfig, TokenUsage, tool
 from pure_agent_loop.clock import SystemClock
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.permissions import PermissionPolicy
@@ -176,8 +177,8 @@ def journal() -> Scene:
     """The value is there, but not yet written down."""
     waiting = Waiting()
 
-    class Slow:
-        async def effect(self, key: str, run: Any) -> Any:
+    class Slow(MemoryJournal):
+        async def effect(self, key: str, run: Any, about: Any = None) -> Any:
             value = await run()
             if key.startswith("2:"):
                 await waiting.wait()

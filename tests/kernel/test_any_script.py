@@ -19,6 +19,7 @@ from tests.helpers import E, check_events, check_result, drive, start
 from pure_agent_loop import Budget, CancelToken, LLMError, LoopLimits, Price, QueryState, ToolCall, tool
 from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
@@ -40,13 +41,13 @@ REASONS = {
 }
 
 
-class Once:
+class Once(MemoryJournal):
     """A journal that counts the effects."""
 
     def __init__(self):
         self.begun = Counter()
 
-    async def effect(self, key, run):
+    async def effect(self, key, run, about=None):
         self.begun[key] += 1
         return await run()
 
