@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.doom import judge
+from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hook_calls import before_tool
 from pure_agent_loop.kit import Kit
@@ -99,6 +100,8 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         return blocked
     try:
         permission = await _permission(call, args, state, kit)
+    except SessionError:  # it could not be written down; that is not the function's fault
+        raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
     if permission.behavior == "ask" and (tool is None or call.name in state.always_allowed):

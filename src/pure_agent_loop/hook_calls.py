@@ -8,7 +8,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hooks import BeforeTool, HookContext
 from pure_agent_loop.inbox import Incoming
@@ -27,6 +27,8 @@ async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict
             asked = partial(_checked_call, partial(hook, call.name, deepcopy(args), context))
             wanted = await kit.journal.effect(f"{state.step}:before:{call.id}:{number}", asked)
             args = args if wanted.args is None else to_arguments(wanted.args)
+        except SessionError:  # it could not be written down; that is not the hook's fault
+            raise
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
             return args, Ruling("deny", args, type(error).__name__, f"A hook failed: {safe_str(error)}")
         if wanted.context:  # it is held, not put into the inbox: it is part of the state then
@@ -80,6 +82,8 @@ async def _survive(what: str, key: str, hook: Callable[[], Any], state: QuerySta
     """What a hook says; None if it fails, because neither a result nor an answer may get lost."""
     try:
         return await kit.journal.effect(key, partial(_called, hook))
+    except SessionError:
+        raise
     except Exception as error:  # noqa: BLE001 - a foreign function may raise anything
         message = f"{what} failed: {type(error).__name__}: {safe_str(error)}"
         await kit.emit(Event.notice(state.step, message))

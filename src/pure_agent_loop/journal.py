@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from pure_agent_loop.inbox import Inbox, Incoming
+
 T = TypeVar("T")
 
 
@@ -38,6 +40,10 @@ class Journal(Protocol):
         """
         ...
 
+    def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
+        """Take what is due out of the inbox, or return what was taken when it already happened."""
+        ...
+
     def checkpoint(self, state: Checkpointed) -> None:
         """Write down where the run stands. Called when a step is prepared, and at the end."""
         ...
@@ -58,6 +64,10 @@ class MemoryJournal:
     ) -> T:
         """Await `run`."""
         return await run()
+
+    def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
+        """Take what is due."""
+        return inbox.take(at_end=at_end)
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Do nothing."""

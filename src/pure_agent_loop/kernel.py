@@ -60,7 +60,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict, incoming = checker.check(), [*state.take_held(), *kit.inbox.take()]
+    verdict, incoming = checker.check(), [*state.take_held(), *kit.journal.take(kit.inbox)]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
@@ -89,7 +89,7 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         state.go_on(reason, "stop_hook", synthetic=True)
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
-    incoming = [*state.take_held(at_end=True), *kit.inbox.take(at_end=True)]
+    incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
     for number, each in enumerate(incoming):
         if number == 0:
             state.go_on(each.text, "follow_up", synthetic=each.synthetic)
@@ -110,14 +110,16 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 async def _end(state: QueryState, kit: Kit) -> None:
     """Whatever the end is: every call gets its result, unless the run only waits for a permission."""
     if state.stop_reason == SUSPENDED:
-        state.held += kit.inbox.take(at_end=True)
+        state.held += kit.journal.take(kit.inbox, at_end=True)
     else:
         state.close(kit.prompts.tool_not_started)
         await end_open_parts(state, kit)
     try:
         kit.journal.checkpoint(state)
     except PureAgentLoopError as error:  # what was recorded before holds; the run itself has ended
-        await kit.emit(Event.notice(state.step, safe_str(error)))
+        if state.failure is None:  # else it was said already
+            message = f"{type(error).__name__}: {safe_str(error)}"
+            await kit.emit(Event.error(state.step, message, fatal=False, kind="unknown"))
     history = state.history(kit.prompts.tool_waiting)
     await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, history))
 

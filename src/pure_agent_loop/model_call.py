@@ -9,7 +9,7 @@ from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.context import Request, build_request
 from pure_agent_loop.doom import note_answer
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import LLMError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.base import stream_of
@@ -40,7 +40,7 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
         state.keep_partial(partial, cost=0.0 if partial.usage is None else _count(partial.usage, kit))
         await parts.end("error")
         raise
-    except LLMError:
+    except (LLMError, SessionError):
         await parts.end("error")
         raise
     except Exception as error:

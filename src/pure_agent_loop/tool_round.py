@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from pure_agent_loop.doom import note_result
@@ -115,7 +116,7 @@ async def _timed(
 
 async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     """Wait for a call, put its result into the state, tell about it."""
-    outcome, seconds = await _settle(planned, kit)
+    outcome, seconds = await _settle(planned, state, kit)
     call = planned.call
     if planned.outcome is None:
         outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
@@ -137,7 +138,7 @@ def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) 
     return f"\n\n{kit.prompts.warned_repetition.format(what=what)}"
 
 
-async def _settle(planned: _Planned, kit: Kit) -> _Timed:
+async def _settle(planned: _Planned, state: QueryState, kit: Kit) -> _Timed:
     task = planned.task
     if task is None:
         assert planned.outcome is not None
@@ -148,12 +149,18 @@ async def _settle(planned: _Planned, kit: Kit) -> _Timed:
     if not task.done():
         await _leave([task])
         text = kit.prompts.tool_timed_out.format(seconds=f"{planned.seconds:g}")
-        return _Timed(failed(kit.prompts, planned.call.name, "Timeout", text), planned.seconds or 0.0)
+        outcome = failed(kit.prompts, planned.call.name, "Timeout", text)
+        key = f"{state.step}:timeout:{planned.call.id}"  # what was measured must be known to a replay
+        return _Timed(await kit.journal.effect(key, partial(_given, outcome)), planned.seconds or 0.0)
     if task.cancelled():  # not by us: we have not asked for it
         return _Timed(
             failed(kit.prompts, planned.call.name, "CancelledError", "the tool cancelled itself"), 0.0
         )
     return task.result()
+
+
+async def _given(outcome: ToolOutcome) -> ToolOutcome:
+    return outcome
 
 
 async def _stop_all(planned: list[_Planned], state: QueryState, kit: Kit) -> None:

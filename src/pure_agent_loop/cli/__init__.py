@@ -57,6 +57,14 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.doctor import doctor
 
         return doctor(options, output)
+    if options.command == "sessions":
+        from pure_agent_loop.cli.sessions import sessions
+
+        return sessions(options, output)
+    if options.command == "replay":
+        from pure_agent_loop.cli.replay import replay
+
+        return replay(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

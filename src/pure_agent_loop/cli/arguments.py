@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.cli.replay import add_replay
+from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.evaluation import command as evaluation
 from pure_agent_loop.terminal import safe_text
 
@@ -79,6 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_model(commands)
     _add_eval(commands)
     _add_doctor(commands)
+    add_sessions(commands)
+    add_replay(commands)
     return parser
 
 
@@ -98,6 +102,7 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _add_model_options(run.add_argument_group("model"))
     _add_work_options(run.add_argument_group("work"))
+    add_session_options(run.add_argument_group("sessions"))
     _add_permission_options(run.add_argument_group("permissions"))
     _add_output_options(run.add_argument_group("output"))
 

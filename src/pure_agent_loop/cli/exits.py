@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pure_agent_loop.errors import TRANSIENT_KINDS, ConfigError, LLMError, MissingExtraError
+from pure_agent_loop.errors import (
+    TRANSIENT_KINDS,
+    ConfigError,
+    LLMError,
+    MissingExtraError,
+    SessionLockedError,
+    SessionNotFoundError,
+)
 
 DONE = 0
 FAILED = 1
@@ -40,8 +47,8 @@ def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
 
 def code_for_error(error: BaseException) -> int:
     """The exit code for an error that ended a command."""
-    if isinstance(error, (ConfigError, MissingExtraError)):
+    if isinstance(error, (ConfigError, MissingExtraError, SessionNotFoundError)):
         return USAGE
-    if isinstance(error, LLMError) and error.is_transient:
+    if isinstance(error, SessionLockedError) or (isinstance(error, LLMError) and error.is_transient):
         return TRANSIENT
     return FAILED

@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,19 @@ from pure_agent_loop.cli.questions import Questions, way_out
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.permissions import PermissionRules
+from pure_agent_loop.permissions import (
+    AskFunction,
+    Permission,
+    PermissionPolicy,
+    PermissionRequest,
+    PermissionRules,
+)
 from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.state import QueryState
 from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox import starter_tools
 
 SCHEMA_VERSION = 1
@@ -45,15 +54,32 @@ def run(options: argparse.Namespace, output: Output) -> int:
         ResultLostError: Standard output takes nothing more.
     """
     workspace = _workspace(options.workspace)
-    task = read_task(options.task, output.say)
+    session_id = _session_id(options)
+    if options.go_on or options.resume is not None:
+        task = read_task(options.task, output.say, needed=False) or None
+    else:
+        task = read_task(options.task, output.say)
     for name in SECRET_VARIABLES:
         output.hide(os.environ.get(name))
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     questions = Questions.at_terminal(output)
     agent = _agent(options, choice, workspace, questions)
-    if options.explain:
+    if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
-    return _Session(options, output, choice.model, workspace, questions).run(agent, task)
+    return _Session(options, output, choice.model, workspace, questions, session_id).run(agent, task)
+
+
+def _session_id(options: argparse.Namespace) -> str | None:
+    if options.session is None and options.resume is None and not options.go_on:
+        return None
+    if options.explain:
+        raise ConfigError(
+            "--explain shows the first request of a new run. Leave out --session, or --explain."
+        )
+    from pure_agent_loop.cli.which_session import session_for_run
+    from pure_agent_loop.sessions import default_store
+
+    return session_for_run(options, default_store())
 
 
 def _workspace(name: str) -> Path:
@@ -67,13 +93,14 @@ def _agent(
     options: argparse.Namespace, choice: Choice, workspace: Path, questions: Questions | None
 ) -> Agent:
     settings: dict[str, Any] = {}
+    tools = [] if options.no_tools else starter_tools(workspace)
     if options.system is not None:
         settings["system_prompt"] = options.system
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     return Agent(
         llm=choice.client,
-        tools=[] if options.no_tools else starter_tools(workspace),
+        tools=tools,
         limits=LoopLimits(max_turns=options.max_steps),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,
@@ -81,13 +108,36 @@ def _agent(
         mode=options.mode,
         permission_mode=options.permission_mode,
         permission_rules=_rules(options),
-        on_ask=None if questions is None else questions.wait,
+        on_ask=_answers(options, tools, questions),
         **settings,
     )
 
 
 def _rules(options: argparse.Namespace) -> PermissionRules:
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
+
+
+def _answers(
+    options: argparse.Namespace, tools: Sequence[Tool], questions: Questions | None
+) -> AskFunction | None:
+    """Answers questions. Those that a session has kept may be answered by the options of now."""
+    is_new = options.session is None and options.resume is None and not options.go_on
+    if is_new:
+        return None if questions is None else questions.wait
+    read_only = {tool.name for tool in tools if tool.read_only}
+
+    def answer(request: PermissionRequest) -> Permission:
+        now = _suggest(options, request, read_only)
+        return now if now.behavior != "ask" or questions is None else questions.wait(request)
+
+    return answer
+
+
+def _suggest(
+    options: argparse.Namespace, request: PermissionRequest, read_only: AbstractSet[str]
+) -> Permission:
+    policy = PermissionPolicy(options.permission_mode, _rules(options))
+    return policy.suggest(request.tool, request.args, read_only=request.tool in read_only)
 
 
 def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
@@ -111,32 +161,51 @@ class _Session:
         model: str,
         workspace: Path,
         questions: Questions | None,
+        session_id: str | None,
     ) -> None:
         self._format: str = options.output_format
         self._quiet: bool = options.quiet or self._format == "stream-json"
         self._output = output
-        self._model = model
         self._workspace = workspace
         self._progress = Progress(output, quiet=self._quiet)
         self._outcome = Outcome()
         self._rules = _rules(options)
         self._questions = questions
+        self._session_id = session_id
+        self._options = options
+        self._names = {"model": model, **({"session_id": session_id} if session_id else {})}
 
-    def run(self, agent: Agent, task: str) -> int:
+    def run(self, agent: Agent, task: str | None) -> int:
         token = CancelToken()
         begun = time.monotonic()
+        prepared = agent.prepare(task, cancel_token=token, session_id=self._session_id)
+        kept_questions = self._kept_questions(agent, prepared.state)
         self._begin()
-        with Interrupts(token, self._output) as interrupts, closing(_events(agent, task, token)) as events:
+        with Interrupts(token, self._output) as interrupts, closing(prepared.stream_sync()) as events:
             for event in events:
                 self._take(event, interrupts)
+                if event.type is EventType.LOOP_START:
+                    for kept in kept_questions:
+                        self._take(kept, interrupts)
         self._end(time.monotonic() - begun)
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
+
+    def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
+        """Calls that the session has been waiting with; no event of this run will tell about them."""
+        read_only = {
+            each.tool for each in state.questions if (t := agent.tools.get(each.tool)) and t.read_only
+        }
+        return [
+            Event.permission(each.step, each.tool, each.args, "ask", each.reason, each.call_id)
+            for each in state.questions
+            if _suggest(self._options, each, read_only).behavior == "ask"
+        ]
 
     def _begin(self) -> None:
         self._lines = JsonLinesRenderer(stream=True)
         if self._format == "stream-json":
             head = {"type": "start", "schema_version": SCHEMA_VERSION, "workspace": str(self._workspace)}
-            self._write_json({**head, "model": self._model})
+            self._write_json({**head, **self._names})
 
     def _take(self, event: Event, interrupts: Interrupts) -> None:
         asked = is_question(event) and self._questions is not None
@@ -154,15 +223,18 @@ class _Session:
             self._write_answer()
         else:
             kind = {"type": "result"} if self._format == "stream-json" else {}
-            self._write_json(
-                {**kind, "schema_version": SCHEMA_VERSION, **outcome.to_dict(), "model": self._model}
-            )
+            self._write_json({**kind, "schema_version": SCHEMA_VERSION, **outcome.to_dict(), **self._names})
         if outcome.error:
             self._output.fail(outcome.error)
         for question in outcome.questions if outcome.is_waiting else ():
             self._output.fail(way_out(question, self._rules))
         if outcome.stop_reason != "completed" or not self._quiet:
             self._output.say(_footer(outcome, seconds))
+            if self._session_id:
+                more = ' "..."' if outcome.stop_reason == "completed" else ""
+                self._output.say(
+                    f"session {self._session_id}; to go on: pal run --resume {self._session_id}{more}"
+                )
 
     def _write_answer(self) -> None:
         answer = safe_text(self._outcome.content).strip("\n")
@@ -172,11 +244,6 @@ class _Session:
 
     def _write_json(self, value: dict[str, Any]) -> None:
         self._output.result(json.dumps(value, allow_nan=False) + "\n")
-
-
-def _events(agent: Agent, task: str, token: CancelToken) -> Generator[Event, None, None]:
-    """A run that is cancelled when this is closed."""
-    yield from agent.run_stream(task, cancel_token=token)
 
 
 def _footer(outcome: Outcome, seconds: float) -> str:

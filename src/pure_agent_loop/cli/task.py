@@ -13,23 +13,26 @@ from pure_agent_loop.terminal import is_terminal
 MAX_INPUT_BYTES = 4_000_000
 
 
-def read_task(words: Sequence[str], say: Callable[[str], None], stdin: TextIO | None = None) -> str:
+def read_task(
+    words: Sequence[str], say: Callable[[str], None], stdin: TextIO | None = None, *, needed: bool = True
+) -> str:
     """The whole task: the words say what to do, piped text is their context; without words it is the task.
 
     Args:
         words: From the command line; a lone ``-`` stands for the text piped in.
         say: Told when reading may take long.
         stdin: Standard input; ``sys.stdin`` if None.
+        needed: False if it may be empty; then no terminal is asked for it.
 
     Raises:
         ConfigError: There is no task, or too much text.
     """
     words = [] if list(words) == ["-"] else words
     instruction = " ".join(words).strip()
-    piped = _piped(sys.stdin if stdin is None else stdin, say, bool(instruction)).strip()
+    piped = _piped(sys.stdin if stdin is None else stdin, say, bool(instruction) or not needed).strip()
     if instruction and piped:
         return f"{instruction}\n\n<stdin>\n{piped}\n</stdin>"
-    if not (instruction or piped):
+    if needed and not (instruction or piped):
         raise ConfigError('There is no task. Give one: pal run "your question" (or pipe it in).')
     return instruction or piped
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,28 @@ class BaseLog(ABC):
             self._ids.add(record.id)
             self._newest = record.id
             return record
+
+    def adopt(self, records: Sequence[Record]) -> None:
+        """Write records of another session into this one, which must be empty, as they are.
+
+        Args:
+            records: In the order of writing.
+
+        Raises:
+            ConfigError: There is something in this session, or the log is closed.
+            SessionWriteError: They could not all be written.
+        """
+        with self._mutex:
+            self._check_usable()
+            if self._newest is not None:
+                raise ConfigError(f"Session {self.session_id!r} has records already; nothing can be adopted.")
+            for record in records:
+                self._write(record.to_line(), record, durable=record is records[-1])
+                self._ids.add(record.id)
+                self._newest = record.id
+            self._number = max(
+                (int(each.id) for each in records if each.id.isdecimal() and len(each.id) < 16), default=0
+            )
 
     def close(self) -> None:
         """Let others write. May be called twice."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.runner import resumed_state
+from pure_agent_loop.runner import resumed_state, start_state
+from pure_agent_loop.sessions.recipe import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
 from pure_agent_loop.state import QueryState
+from pure_agent_loop.text import as_text
 from pure_agent_loop.tokens import estimate_usage
 from pure_agent_loop.tool import ToolOutcome, failed
 
@@ -59,39 +62,55 @@ def open_session(store: SessionStore, session_id: str, task: str | None, begin: 
 
 def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit) -> Opened:
     past = read_past(log.records)
-    old = past.to_state()
     notices = (
         [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     )
+    is_new = past.state is None
+    state, more = first_state(past, log.session_id, task, begin, kit.prompts)
+    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool))
+    history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
+    journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history})
+    return Opened(state, [*notices, *more], journal)
+
+
+def first_state(
+    past: Past, session_id: str, task: str | None, begin: Begin, prompts: Prompts
+) -> tuple[QueryState, list[str]]:
+    """Where a run starts, and notices about it.
+
+    Args:
+        past: What the session holds; effects that are of no use any more are taken out.
+        session_id: The session.
+        task: What to do; None to go on with what was being done.
+        begin: Makes the first state of a new session.
+        prompts: The words of the framework.
+
+    Raises:
+        ConfigError: There is nothing to go on with.
+    """
+    old = past.to_state()
+    notices: list[str] = []
+    if task is None and past.begun is not None:  # it was cut off before anything was written of it
+        if old is None:
+            history, words = past.begun.get("history"), past.begun.get("system_prompt", "")
+            begin = partial(start_state, past.begun["task"], history, words, prompts)
+        task = past.begun["task"]
     if old is None:
         if task is None:
-            raise ConfigError(f"The session {log.session_id!r} has nothing to go on with: give it a task.")
-        state, more = begin()
+            raise ConfigError(f"The session {session_id!r} has nothing to go on with: give it a task.")
+        state, notices = begin()
     elif task is None:
-        state, more = resumed_state(None, old, kit.prompts)
+        state, notices = resumed_state(None, old, prompts)
     else:
         if past.was_cut_off:
-            more = [f"The last run of {log.session_id!r} was cut off; what it had done is kept."]
-            settle(old, past, kit.prompts)
+            notices.append(f"The last run of {session_id!r} was cut off; what it had done is kept.")
+            settle(old, past, prompts)
             past.effects, past.unfinished = {}, set()
-        else:
-            more = []
-        state, repairs = resumed_state(None, old, kit.prompts)
-        state = _with_task(state, task, kit.prompts)
-        more += repairs
-    state.session_id = log.session_id
-    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool))
-    journal.begin(
-        {
-            "task": task,
-            "system_prompt": state.system_prompt,
-            "model": str(getattr(kit.client, "model", "")),
-            "tools": kit.tools.to_openai_schema(),
-            "options": kit.options,
-            "limits": asdict(kit.limits),
-        }
-    )
-    return Opened(state, [*notices, *more], journal)
+        state, repairs = resumed_state(None, old, prompts)
+        state = _with_task(state, task, prompts)
+        notices += repairs
+    state.session_id = session_id
+    return state, notices
 
 
 def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
@@ -118,12 +137,25 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
         if call.id in state.results:
             continue
         if key in past.effects:
-            state.add_result(call.id, decode(*past.effects[key]).text)
+            state.add_result(
+                call.id, _seen(decode(*past.effects[key]).text, f"{step}:after:{call.id}", past, prompts)
+            )
         elif key in past.unfinished:
             state.add_result(call.id, unknown_outcome(prompts, call.name).text)
         else:
             state.add_result(call.id, prompts.tool_not_started)
     state.stop("cancelled")
+
+
+def _seen(text: str, key: str, past: Past, prompts: Prompts) -> str:
+    """A result as the hooks left it. What they have not seen is kept back: they may be there for that."""
+    for number in range(past.after_hooks):
+        found = past.effects.get(f"{key}:{number}")
+        if found is None:
+            return prompts.tool_cancelled
+        changed = decode(*found)
+        text = text if changed is None else as_text(changed)
+    return text
 
 
 def _with_task(state: QueryState, task: str, prompts: Prompts) -> QueryState:

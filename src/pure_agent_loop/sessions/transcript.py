@@ -8,7 +8,8 @@ state     where the run stands, without the messages; what was recorded before i
 answer    what the model answered
 intent    a tool is about to run
 outcome   what came of it
-value     what a function of the user, or a person, decided; a summary
+value     what a function of the user, or a person, decided; messages that came in; a summary
+failure   what an effect failed with; it is tried again when the run is resumed
 end       why the run ended
 ========  =====================================================================================
 
@@ -23,14 +24,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar, cast
 
+from pure_agent_loop.errors import LLMError
 from pure_agent_loop.hooks import BeforeTool
+from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.journal import Checkpointed
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.text import safe_str, to_jsonable
 from pure_agent_loop.tool import ToolOutcome
 
 T = TypeVar("T")
@@ -47,6 +50,9 @@ class Past:
         effects: What was recorded behind it, by key, as (type, data).
         unfinished: Tools that had begun and of which no outcome is known, by key.
         runs: How many runs were begun.
+        begun: The record of the newest run with a task of its own, until its first state is there.
+        coming: The history as the next state will have it; None if no message came in since the last.
+        after_hooks: How many hooks look at each result before the model may see it.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -54,23 +60,38 @@ class Past:
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
     runs: int = 0
+    begun: dict[str, Any] | None = None
+    coming: list[dict[str, Any]] | None = None
+    after_hooks: int = 0
 
     @property
     def was_cut_off(self) -> bool:
         """True if a run was in the middle of something when its process ended."""
-        return self.state is not None and self.state.get("stop_reason") is None
+        if self.state is None:
+            return False
+        return self.state.get("stop_reason") is None or bool(self.effects or self.unfinished)
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that does not fit is passed over, because files get damaged."""
         data = record.data
         if record.type == "run":
-            self.runs += 1
+            self.runs, self.coming = self.runs + 1, None  # what came in without a state comes in again
+            if isinstance(data.get("task"), str):
+                self.begun = data
+            functions = data.get("functions")
+            hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
+            self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
         elif record.type == "messages":
-            self.messages = [*self.messages, *_messages_in(data)]
+            self.coming = [*(self.messages if self.coming is None else self.coming), *_messages_in(data)]
         elif record.type == "boundary":
-            self.messages = _messages_in(data)
+            self.coming = _messages_in(data)
         elif record.type == "state":
-            self.state, self.effects, self.unfinished = data, {}, set()
+            self.messages = self.messages if self.coming is None else self.coming
+            ahead = _ahead(data, new_task=self.begun is not None)
+            self.effects = {key: each for key, each in self.effects.items() if ahead(key)}
+            self.unfinished = {key for key in self.unfinished if ahead(key)}
+            self.state = data
+            self.begun = self.coming = None
         elif record.type == "intent" and isinstance(data.get("key"), str):
             self.unfinished.add(data["key"])
         elif record.type in EFFECTS and isinstance(data.get("key"), str):
@@ -90,6 +111,21 @@ class Past:
         if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
             state.pending, state.results, state.rulings = [], {}, {}
         return state
+
+
+def _ahead(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
+    """Says of an effect's key whether a state has it before it, as can be only if a state was lost."""
+    ledger = state.get("ledger")
+    steps = ledger.get("steps") if isinstance(ledger, dict) else None
+    if new_task or state.get("stop_reason") is not None or not isinstance(steps, int):
+        return lambda _: False
+    step = steps + bool(state.get("closing"))
+
+    def is_ahead(key: str) -> bool:
+        number = key.partition(":")[0]
+        return number.isdecimal() and int(number) >= step
+
+    return is_ahead
 
 
 def read_past(records: Sequence[Record]) -> Past:
@@ -128,6 +164,12 @@ def decode(kind: str, value: Any) -> Any:
     return value
 
 
+def describe_failure(error: Exception) -> dict[str, Any]:
+    """What a replay needs to fail in the same way."""
+    kind = {"kind": error.kind} if isinstance(error, LLMError) else {}
+    return {"error": type(error).__name__, "message": safe_str(error), **kind}
+
+
 class SessionJournal:
     """Writes a run into its session.
 
@@ -144,6 +186,7 @@ class SessionJournal:
         self._unknown = unknown
         self._written = list(past.messages)
         self._compared = False
+        self._taken = 0
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """A run begins.
@@ -164,11 +207,33 @@ class SessionJournal:
         if key in self._recorded:
             value: T = decode(*self._recorded.pop(key))
             return value
+        step, _, what = key.partition(":")
+        if what == "model":  # the answer was lost: what came of its calls belongs to no call of the new one
+            self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
+            self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
         if about is not None:
             if key in self._unfinished and not about["idempotent"]:
                 return self._record(key, cast("T", self._unknown(about["tool"])))
             self._log.append("intent", {"key": key, **about}, durable=True)
-        return self._record(key, await run())
+        try:
+            value = await run()
+        except Exception as error:
+            self._log.append("failure", {"key": key, **describe_failure(error)})
+            raise
+        return self._record(key, value)
+
+    def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
+        """Take what is due out of the inbox and record it, or return what was recorded.
+
+        Raises:
+            SessionWriteError: Nothing can be written.
+        """
+        key = f"inbox:{self._taken}"  # counted from the last checkpoint: a resumed run asks as often
+        self._taken += 1
+        if key in self._recorded:
+            return [Incoming(*each) for each in decode(*self._recorded.pop(key))]
+        taken = inbox.take(at_end=at_end)
+        return self._record(key, taken) if taken else taken
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Write the messages that came in, and where the run stands.
@@ -185,7 +250,9 @@ class SessionJournal:
         form = state.to_dict()
         del form["messages"]
         self._log.append("state", form, durable=True)
-        self._recorded, self._unfinished = {}, set()
+        ahead, self._taken = _ahead(form), 0
+        self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
+        self._unfinished = {key for key in self._unfinished if ahead(key)}
 
     def close(self) -> None:
         """Let others write."""

@@ -1,0 +1,89 @@
+"""The command ``replay``: run the loop again over what a session recorded, and show the first difference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.terminal import safe_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.sessions import Record
+
+SCHEMA_VERSION = 1
+_EPILOG = """\
+Exit codes: 0 it came out as it was recorded, 1 something differs (it is shown) or cannot be read,
+2 wrong usage.
+
+examples:
+  pal replay trip
+  pal replay --file tests/recorded/trip.jsonl
+"""
+
+
+def add_replay(commands: Any) -> None:
+    """Add the command.
+
+    Args:
+        commands: The sub-parsers of the whole command line.
+    """
+    parser = commands.add_parser(
+        "replay",
+        help="run a session again, offline, and compare",
+        description="Run the loop again over the recorded model answers, tool results and times of a "
+        "session. Nothing is sent and no tool runs. Stops at the first difference.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("id", metavar="SESSION", nargs="?", help="a session of 'pal sessions list'")
+    parser.add_argument("--file", metavar="PATH.jsonl", help="a session's file instead")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def replay(options: argparse.Namespace, output: Output) -> int:
+    """Replay a session and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: There is no such session, or nothing in it can be replayed.
+        ResultLostError: Standard output takes nothing more.
+    """
+    from pure_agent_loop.sessions.replay import replay_session
+
+    records, problems = _read(options)
+    if problems:
+        output.say(f"the session is damaged: {'; '.join(problems)}")
+    report = replay_session(records)
+    if options.json:
+        shown = {"schema_version": SCHEMA_VERSION, "identical": report.difference is None, **report.to_dict()}
+        output.result(json.dumps(shown, ensure_ascii=True) + "\n")
+    else:
+        output.result(safe_text(str(report)) + "\n")
+    return DONE if report.difference is None else FAILED
+
+
+def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
+    from pure_agent_loop.cli.which_session import existing
+    from pure_agent_loop.sessions import default_store, parse
+
+    if (options.id is None) == (options.file is None):
+        raise ConfigError("Name one session: pal replay SESSION, or pal replay --file PATH.jsonl")
+    if options.file is None:
+        store = default_store()
+        loaded = store.read(existing(options.id, store))
+        return loaded.records, loaded.problems
+    try:
+        with Path(options.file).open("rb") as lines:
+            found = parse(lines)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"Cannot read {options.file}: {error}") from error
+    return found.records, found.problems

@@ -1,0 +1,228 @@
+"""The command ``sessions``: see, export, fork, repair and delete what ``run --session`` keeps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.which_session import checked, existing
+from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
+from pure_agent_loop.sessions import JsonlStore, SessionInfo, default_store
+from pure_agent_loop.sessions.export import about, counted, moment, to_html, to_markdown
+from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.story import Entry, read_story
+from pure_agent_loop.terminal import excerpt, is_terminal, one_line, safe_text
+
+SCHEMA_VERSION = 1
+WIDTH = 80  # where no terminal says another one
+MOST_WIDTH = 110
+LONG_ANSWER, LONG_RESULT = 40, 8  # lines
+MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
+
+
+def sessions(options: argparse.Namespace, output: Output) -> int:
+    """Do what the command line says and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
+    return _ACTIONS[options.action](options, default_store(), output)
+
+
+def _list(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    found = store.list()
+    shown = [_summary(info, store) for info in found[: options.limit]]
+    if options.json:
+        _write_json({"sessions": shown, "total": len(found)}, output)
+        return DONE
+    width = _width(output)
+    output.result("".join(_row(row, width) for row in shown))
+    if len(found) > len(shown):
+        output.say(f"{len(found) - len(shown)} more: pal sessions list -n {len(found)}")
+    if not found:
+        output.say('there are no sessions; begin one: pal run --session NAME "your task"')
+    return DONE
+
+
+def _summary(info: SessionInfo, store: JsonlStore) -> dict[str, Any]:
+    row = asdict(info)
+    try:
+        loaded = store.read(info.id)
+    except SessionError as error:  # just deleted, or not readable
+        return {**row, "problem": str(error)}
+    story = read_story(loaded.records)
+    row.update(steps=story.steps, messages=story.messages, task=story.task, stop_reason=story.stop_reason)
+    return {**row, "problem": "; ".join(loaded.problems)} if loaded.problems else row
+
+
+def _row(row: dict[str, Any], width: int) -> str:
+    parts = [f"{row['id']:<24}", moment(row["updated"]), _size(row["size_bytes"])]
+    if "steps" in row:
+        parts += [counted(row["steps"], "step"), counted(row["messages"], "message")]
+    words = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_standing(row)]
+    if row.get("problem"):
+        words.append("damaged")
+    about_it = f"({', '.join(words)}) " if words else ""
+    task = one_line(about_it + row.get("task", row.get("problem", "")), width - 4)
+    return f"{'  '.join(parts)}\n    {task}".rstrip() + "\n"
+
+
+def _standing(row: dict[str, Any]) -> str:
+    return one_line(row["stop_reason"] or "not finished", 40)
+
+
+def _show(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    loaded = store.read(existing(options.id, store))
+    if options.json:
+        records = [_fields(record) for record in loaded.records]
+        _write_json({"id": options.id, "problems": loaded.problems, "records": records}, output)
+        return DONE
+    story = read_story(loaded.records)
+    width = _width(output)
+    parts = [_block("", f"Session {options.id}: {about(story, loaded.records)}", width, 1)]
+    parts += [_entry(entry, width) for entry in story.entries]
+    if story.entries and not story.stop_reason:
+        parts.append("   in the middle of something: it is at work, or was cut off\n")
+    output.result("".join(parts))
+    for problem in loaded.problems:
+        output.say(f"damaged: {problem}")
+    return DONE
+
+
+def _entry(entry: Entry, width: int) -> str:
+    number = f"{entry.step:>2} " if entry.step and entry.kind in ("answer", "call") else "   "
+    if entry.kind == "task":
+        return "\n" + _block("# ", entry.text, width, LONG_ANSWER)
+    if entry.kind == "answer":
+        return _block(number, entry.text, width, LONG_ANSWER)
+    if entry.kind == "call":
+        return f"{number}-> {one_line(entry.tool, 60)} {one_line(entry.text, max(20, width - 10))}\n"
+    if entry.kind == "end":
+        return f"   ({one_line(entry.text, 60)})\n"
+    if entry.kind == "shortened":
+        return "   (what was before was shortened for the model)\n"
+    failed = "failed: " if entry.failed else ""
+    return _block(f"   {MARKS[entry.kind]} ", failed + entry.text, width, LONG_RESULT)
+
+
+def _block(mark: str, text: str, width: int, lines: int) -> str:
+    """Text behind a mark, indented as deep as that, each line not wider than the terminal."""
+    room = max(20, width - len(mark))
+    shown = [
+        piece
+        for line in excerpt(safe_text(text), lines).expandtabs(4).split("\n")
+        for piece in textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) or [""]
+    ]
+    indent = " " * len(mark)
+    return "".join(
+        f"{mark if number == 0 else indent}{line}".rstrip() + "\n" for number, line in enumerate(shown)
+    )
+
+
+def _export(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    loaded = store.read(existing(options.id, store))
+    for problem in loaded.problems:
+        output.say(f"damaged, and left out: {problem}")
+    text = _document(options.format, options.id, loaded.records)
+    if options.output is None:
+        output.result(text)
+        return DONE
+    path = Path(options.output).expanduser()
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SessionWriteError(path, error.strerror or error) from error
+    output.say(f"wrote {path}")
+    return DONE
+
+
+def _document(form: str, session_id: str, records: Sequence[Record]) -> str:
+    if form == "jsonl":
+        return b"".join(record.to_line() for record in records).decode("ascii")
+    title = f"Session {session_id}"
+    return to_html(records, title) if form == "html" else to_markdown(records, title)
+
+
+def _fork(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    if options.new_id is not None:
+        checked(options.new_id)
+    new = fork_session(store, existing(options.id, store), options.at, options.new_id)
+    output.result(f"{new}\n")
+    output.say(f'to go on: pal run --resume {new} "your task"')
+    return DONE
+
+
+def _delete(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    ids = list(dict.fromkeys(existing(each, store) for each in options.ids))
+    if not options.yes and not _agreed(ids, output):
+        output.say("nothing was deleted")
+        return FAILED
+    for each in ids:
+        store.delete(each)
+        output.say(f"deleted {each}")
+    return DONE
+
+
+def _agreed(ids: Sequence[str], output: Output) -> bool:
+    if not (is_terminal(sys.stdin) and output.err_is_terminal):
+        raise ConfigError("There is no terminal to ask at. To delete without a question: --yes")
+    output.progress(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
+    line = sys.stdin.readline()
+    if line.endswith("\n"):
+        output.typed_line()
+    return line.strip().lower() in ("y", "yes")
+
+
+def _repair(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+    report = store.repair(existing(options.id, store))
+    if report.path is None:
+        output.say(f"nothing is damaged in {options.id}: {counted(report.kept, 'record')}")
+        return DONE
+    for change in report.changes:
+        output.say(change)
+    output.result(f"{safe_text(str(report.path))}\n")
+    output.say(
+        f"{counted(report.kept, 'record')} kept, as the session {report.session_id}; the old one is as it was"
+    )
+    return DONE
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("id", "parent", "time", "type", "data")}
+
+
+def _write_json(value: dict[str, Any], output: Output) -> None:
+    output.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
+
+
+def _width(output: Output) -> int:
+    return min(shutil.get_terminal_size((WIDTH, 24)).columns, MOST_WIDTH) if output.out_is_terminal else WIDTH
+
+
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "export": _export,
+    "fork": _fork,
+    "delete": _delete,
+    "repair": _repair,
+}

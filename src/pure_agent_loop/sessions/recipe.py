@@ -1,0 +1,140 @@
+"""What a run worked with, as its record says it; and a kit made from that, which can touch nothing.
+
+Functions are not written down, only how many there were: what they said is among the recorded effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, NoReturn
+
+from pure_agent_loop.budget import Price
+from pure_agent_loop.hooks import Hooks
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
+from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
+from pure_agent_loop.tool import Tool, ToolRegistry
+
+_WORDS = {"en": ENGLISH, "zh": CHINESE}
+_FLAGS = ("idempotent", "read_only", "polls", "timeout")
+_HOOKS = ("before_tool", "after_tool", "on_stop")
+_BEHAVIORS = ("deny", "ask", "allow")
+
+
+def describe(kit: Kit) -> dict[str, Any]:
+    """What the record of a run says about what it works with."""
+    rules = kit.permissions.rules
+    return {
+        "model": str(getattr(kit.client, "model", "")),
+        "takes_meta": bool(getattr(kit.client, "takes_meta", False)),
+        "tools": kit.tools.to_openai_schema(),
+        "tool_flags": {each.name: _flags(each) for each in kit.tools},
+        "tool_timeout": kit.tool_timeout,
+        "options": kit.options,
+        "limits": asdict(kit.limits),
+        "prompts": next(
+            (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
+        ),
+        "tool_rounds": kit.tool_rounds,
+        "after_tools": kit.after_tools,
+        "permissions": {"mode": kit.permissions.mode, **{b: list(getattr(rules, b)) for b in _BEHAVIORS}},
+        "functions": {
+            "can_use_tool": kit.can_use_tool is not None,
+            "on_ask": kit.on_ask is not None,
+            **{name: len(getattr(kit.hooks, name)) for name in _HOOKS},
+            "max_stops": kit.hooks.max_stops,
+        },
+        "budget": None if kit.budget is None else {"prices": _plain_prices(kit.budget.prices)},
+    }
+
+
+def _flags(tool: Tool) -> dict[str, Any]:
+    found = {name: getattr(tool, name) for name in _FLAGS}
+    return {name: value for name, value in found.items() if value}
+
+
+def _plain_prices(prices: Mapping[str, Price]) -> dict[str, Any]:
+    return {name: asdict(price) for name, price in prices.items()}
+
+
+def rebuild(run: Mapping[str, Any]) -> Kit:
+    """A kit like the one that was described. Nothing in it can be called.
+
+    Raises:
+        KeyError: Something is missing in the description.
+        TypeError: Something in it cannot be right.
+        ValueError: The same.
+        ConfigError: The same.
+    """
+    functions, flags = run["functions"], run["tool_flags"]
+    rules = {name: run["permissions"][name] for name in _BEHAVIORS}
+    known = {each.name for each in fields(LoopLimits)}  # a later version may have written more
+    limits = {name: _number(value) for name, value in run["limits"].items() if name in known}
+    limits["prices"] = read_prices(limits["prices"])
+    words = run["prompts"]
+    return Kit(
+        client=NoClient(str(run["model"]), takes_meta=run["takes_meta"]),
+        tools=ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]),
+        limits=LoopLimits(**limits),
+        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**words),
+        options=run["options"],
+        permissions=PermissionPolicy(run["permissions"]["mode"], PermissionRules(**rules)),
+        can_use_tool=never if functions["can_use_tool"] else None,
+        on_ask=never if functions["on_ask"] else None,
+        hooks=Hooks(
+            before_tool=[never] * functions["before_tool"],
+            after_tool=[never] * functions["after_tool"],
+            on_stop=[never] * functions["on_stop"],
+            max_stops=functions["max_stops"],
+        ),
+        tool_rounds=run["tool_rounds"],
+        after_tools=run["after_tools"],
+        tool_timeout=_number(run["tool_timeout"]),
+    )
+
+
+def read_prices(prices: Mapping[str, Any]) -> dict[str, Price]:
+    """A price table from its plain form."""
+    return {name: Price(**price) for name, price in prices.items()}
+
+
+def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]]) -> Tool:
+    """A tool that can be described and not called."""
+    name = function["name"]
+    return Tool(
+        never,
+        name=name,
+        description=function["description"],
+        parameters=function["parameters"],
+        **{flag: _number(value) for flag, value in flags.get(name, {}).items()},
+    )
+
+
+def _number(value: Any) -> Any:
+    """What had no JSON form: no limit."""
+    return float("inf") if value == "inf" else value
+
+
+async def never(*_: Any, **__: Any) -> NoReturn:
+    """Stands where a function was; what that said is recorded."""
+    raise AssertionError("Nothing is called in a replay.")
+
+
+class NoClient(BaseLLMClient):
+    """Stands where the model was; its answers are recorded."""
+
+    def __init__(self, model: str, *, takes_meta: bool) -> None:
+        self.model = model
+        self.takes_meta = takes_meta
+
+    async def chat(
+        self,
+        messages: list[dict[str, Any]],  # noqa: ARG002 - nobody is asked
+        tools: list[dict[str, Any]] | None = None,  # noqa: ARG002 - nobody is asked
+        **kwargs: Any,  # noqa: ARG002 - nobody is asked
+    ) -> NoReturn:
+        """Refuse."""
+        await never()

@@ -1,0 +1,289 @@
+"""Documents and forks of sessions: what models and tools wrote stays text, records stay what they were."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from pure_agent_loop import Agent, tool
+from pure_agent_loop.errors import ConfigError, LLMError, SessionNotFoundError
+from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
+from pure_agent_loop.sessions.export import to_html, to_markdown
+from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.testing import ScriptedLLM, answer, call
+
+MARKUP = '</pre><script>alert(1)</script><img src=x onerror="x()">&amp;'
+CODES = "\x1b]0;owned\x07\x1b[31mred\x1b[2J\x9b1m\r\u202e\u200b\x00"
+FENCES = "```\n# not ours\n````\n~~~"
+HOSTILE = f"{MARKUP}\n{CODES}\n{FENCES}\n\ud800"
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it back.
+
+    Args:
+        text: What.
+    """
+    return text
+
+
+class Page(HTMLParser):
+    """What a browser would make of it."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def session_of(folder, script, *tasks, session_id="s", kind=JsonlStore):
+    store = kind(folder / "kept")
+    agent = Agent(llm=ScriptedLLM(script), tools=[echo], sessions=store)
+    for task in tasks:
+        assert agent.run(task, session_id=session_id).stop_reason == "completed"
+    return store
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    script = [
+        answer(HOSTILE, call("echo", text=HOSTILE), call(HOSTILE, a=1), reasoning=HOSTILE),
+        HOSTILE,
+    ]
+    return session_of(tmp_path, script, HOSTILE).read("s").records
+
+
+class TestHtml:
+    def test_nothing_of_what_was_said_is_markup(self, hostile):
+        page = Page(to_html(hostile, HOSTILE))
+        wanted = "html head meta title style body h1 p section h2 pre details summary"
+        assert page.tags == set(wanted.split())
+        assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+        assert page.text.count("<script>alert(1)</script>") >= 6
+
+    def test_no_control_character_is_left(self, hostile):
+        for text in (to_html(hostile, HOSTILE), to_markdown(hostile, HOSTILE)):
+            assert not set(text) & set("\x1b\x07\x9b\r\u202e\u200b\x00\ud800")
+            assert text.encode("utf-8")
+
+    def test_it_loads_nothing_and_says_so(self, hostile):
+        text = to_html(hostile)
+        assert "default-src 'none'" in text
+        assert "http://" not in text
+        assert "https://" not in text
+
+    def test_a_huge_result_is_kept_whole_and_soon(self, tmp_path):
+        huge = "<b>\x1b[2J" * 400_000
+        store = session_of(tmp_path, [call("echo", text="x"), "Done."], "go")
+        records = store.read("s").records
+        grown = [_with_result(record, huge) for record in records]
+        begun = time.monotonic()
+        text, marked = to_html(grown), to_markdown(grown)
+        assert time.monotonic() - begun < 20
+        assert html.unescape(text).count("<b>\\x1b[2J") == 400_000
+        assert marked.count("<b>\\x1b[2J") == 400_000
+
+
+def _with_result(record, text):
+    if record.type != "messages":
+        return record
+    messages = [{**m, "content": text} if m["role"] == "tool" else m for m in record.data["messages"]]
+    return Record(record.id, record.parent, record.time, record.type, {"messages": messages})
+
+
+class TestMarkdown:
+    def test_what_was_said_cannot_leave_its_fence(self, hostile):
+        fence, outside = "", []
+        for line in to_markdown(hostile, HOSTILE).splitlines():
+            if fence:
+                fence = "" if re.fullmatch(f"{fence}`*", line) else fence
+            elif opened := re.match("`{3,}", line):
+                fence = opened[0]
+            else:
+                outside.append(line)
+        assert fence == ""
+        assert not [line for line in outside if "not ours" in line and not line.startswith(("# ", "###"))]
+        assert not [line for line in outside if re.search(r"(?<!\\)[<&!\[]", line)]
+
+    def test_it_reads_as_it_happened(self, tmp_path):
+        store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "It said hi."], "say hi")
+        text = to_markdown(store.read("s").records, "Session s")
+        headings = [line for line in text.splitlines() if line.startswith(("#", "*"))]
+        assert headings == [
+            "# Session s",
+            "## Task",
+            "### Step 1: Answer",
+            "### Step 1: Call of echo",
+            "### Step 1: Result of echo",
+            "### Step 2: Answer",
+            "*The run ended: completed.*",
+        ]
+        assert "```text\nIt said hi.\n```" in text
+
+
+class TestStory:
+    def test_no_records_or_strange_ones_are_a_story_too(self):
+        strange = [
+            Record(f"{n:08d}", None, 1e300, word, data)
+            for n, (word, data) in enumerate(
+                (word, data)
+                for word in ("run", "messages", "boundary", "state", "answer", "outcome", "intent", "other")
+                for data in (
+                    {},
+                    {"messages": 3, "task": [], "answers": True, "key": 1},
+                    {"messages": [1, {}, {"role": "assistant", "tool_calls": [1, {"function": 2}]}]},
+                    {"messages": [{"role": "tool", "content": [1]}, {"role": "user", "content": [{}]}]},
+                    {"key": "1:tool:x", "value": [], "task": "t", "answers": -1},
+                    {"key": ":", "value": {"tool_calls": [None], "content": 4, "text": {}}},
+                )
+            )
+        ]
+        for records in ([], strange):
+            assert to_html(records).endswith("</html>\n")
+            assert to_markdown(records)
+
+    def test_what_was_done_before_a_crash_is_part_of_it(self, tmp_path):
+        store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Done."], "say hi")
+        records = store.read("s").records
+        cut = next(n for n, record in enumerate(records) if record.type == "outcome")
+        story = read_story(records[: cut + 1])
+        assert [(e.kind, e.text) for e in story.entries] == [
+            ("task", "say hi"),
+            ("answer", "I ask."),
+            ("call", '{"text": "hi"}'),
+            ("result", "hi"),
+        ]
+        assert story.stop_reason == ""
+
+    def test_a_failed_call_is_marked_and_a_task_like_another_is_no_message(self, tmp_path):
+        script = [call("nothing", a=1), "No.", "Again no."]
+        story = read_story(session_of(tmp_path, script, "go", "go").read("s").records)
+        kinds = [entry.kind for entry in story.entries]
+        assert kinds == ["task", "call", "result", "answer", "end", "task", "answer", "end"]
+        assert (story.steps, story.messages, story.task) == (3, 6, "go")
+
+
+@pytest.mark.parametrize("kind", [JsonlStore, SqliteStore])
+class TestFork:
+    SCRIPT = (answer("I ask.", call("echo", text="hi")), "First.", "Second.")
+
+    def test_all_of_it_is_copied_as_it_is(self, tmp_path, kind):
+        store = session_of(tmp_path, self.SCRIPT, "one", "two", kind=kind)
+        before = store.read("s")
+        name = fork_session(store, "s")
+        assert store.read(name) == before == store.read("s")
+        assert before.problems == []
+
+    @pytest.mark.parametrize(("at", "last"), [(1, "outcome"), (2, "state"), (3, "state")])
+    def test_up_to_a_step(self, tmp_path, kind, at, last):
+        store = session_of(tmp_path, self.SCRIPT, "one", "two", kind=kind)
+        all_of_it = store.read("s").records
+        assert fork_session(store, "s", at, "new") == "new"
+        copied = store.read("new").records
+        assert copied == all_of_it[: len(copied)]
+        assert copied[-1].type == last
+        assert read_story(copied).steps == at
+        assert (len(copied) == len(all_of_it)) is (at == 3)
+
+    def test_each_step_can_be_gone_on_from_with_and_without_a_task(self, tmp_path, kind):
+        store = session_of(tmp_path, self.SCRIPT, "one", "two", kind=kind)
+        first = [("user", "one"), ("assistant", "I ask."), ("tool", "hi")]
+        second = [*first, ("assistant", "First.")]
+        third = [*second, ("user", "two"), ("assistant", "Second.")]
+        for at, history in ((1, first), (2, second), (3, third)):
+            for task in ("more", None):
+                if task is None and at != 1:
+                    continue  # that task is done
+                name = fork_session(store, "s", at)
+                llm = ScriptedLLM(["Other."])
+                result = Agent(llm=llm, tools=[echo], sessions=store).run(task, session_id=name)
+                assert result.content == "Other."
+                asked = [(m["role"], m["content"]) for m in llm.requests[0].messages[1:]]
+                assert asked == [*history, *([("user", task)] if task else [])]
+                assert store.read(name).problems == []
+
+    def test_a_task_that_came_after_a_crash_is_no_part_of_the_step_before(self, tmp_path, kind):
+        store = session_of(tmp_path, self.SCRIPT[:2], "one", kind=kind)
+        fork_session(store, "s", 1, "crashed")
+        agent = Agent(llm=ScriptedLLM(["Second."]), tools=[echo], sessions=store)
+        agent.run("two", session_id="crashed")
+        fork_session(store, "crashed", 1, "again")
+        records = store.read("again").records
+        assert [record.data["task"] for record in records if record.type == "run"] == ["one"]
+        assert records[-1].type == "outcome"
+
+    def test_a_step_that_failed_ends_where_its_run_ended(self, tmp_path, kind):
+        store = kind(tmp_path / "kept")
+        failure = LLMError("gone", kind="bad_request")
+        agent = Agent(llm=ScriptedLLM([failure, "Now."]), tools=[echo], sessions=store)
+        assert agent.run("one", session_id="s").stop_reason == "error"
+        assert agent.run(None, session_id="s").content == "Now."
+        fork_session(store, "s", 1, "new")
+        assert read_story(store.read("new").records).stop_reason == "error"
+        assert [r.type for r in store.read("new").records].count("run") == 1
+
+    def test_one_that_cannot_be_leaves_nothing(self, tmp_path, kind):
+        store = session_of(tmp_path, self.SCRIPT, "one", "two", kind=kind)
+        for at in (0, -1, 4):
+            with pytest.raises(ConfigError, match="it has 3"):
+                fork_session(store, "s", at)
+        with pytest.raises(ConfigError, match="already"):
+            fork_session(store, "s", 1, "s")
+        with pytest.raises(ConfigError, match="session_id"):
+            fork_session(store, "s", 1, "../x")
+        with pytest.raises(SessionNotFoundError):
+            fork_session(store, "other")
+        assert [info.id for info in store.list()] == ["s"]
+
+    def test_a_session_in_use_can_be_forked(self, tmp_path, kind):
+        store = session_of(tmp_path, self.SCRIPT, "one", "two", kind=kind)
+        with store.open("s"):
+            name = fork_session(store, "s")
+        with store.open(name) as log:
+            newest = log.records[-1].id
+            assert log.append("run", {"task": "x"}).id > newest
+
+
+def test_a_store_of_another_kind_gets_copies(tmp_path):
+    class Foreign:
+        """A log that is none of ours."""
+
+        def __init__(self, log):
+            self._log = log
+
+        def __getattr__(self, name):
+            return getattr(self._log, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self._log.close()
+
+    class Theirs(JsonlStore):
+        def open(self, session_id, *, create=True):
+            return Foreign(super().open(session_id, create=create))
+
+    store = session_of(tmp_path, TestFork.SCRIPT, "one", "two")
+    theirs = Theirs(store.folder)
+    name = fork_session(theirs, "s", 2)
+    copied = store.read(name).records
+    assert [(r.type, r.data) for r in copied] == [
+        (r.type, r.data) for r in store.read("s").records[: len(copied)]
+    ]
