@@ -17,7 +17,7 @@ PACKAGE = "pure_agent_loop"
 LAYERS = [
     (
         "vocabulary",
-        "_version errors text terminal prompts clock cancel events inbox journal threads parts hooks",
+        "_version errors text paths terminal prompts clock cancel events inbox journal threads parts hooks",
     ),
     ("vocabulary", "llm llm.values"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
@@ -27,9 +27,9 @@ LAYERS = [
     ),
     ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
-    ("ports", "llm.adapt llm.lessons"),
-    ("state", "state kit context"),
-    ("actors", "part_events hook_calls gate model_call tool_round"),
+    ("ports", "llm.adapt llm.lessons accounting result_budget"),
+    ("state", "state kit context measure"),
+    ("actors", "part_events hook_calls gate listen reactive compaction equip model_call tool_round"),
     ("kernel", "kernel"),
     (
         "facades",
@@ -38,7 +38,8 @@ LAYERS = [
     ("batteries", "toolbox testing evaluation"),
     ("surfaces", "cli __main__ __init__"),
 ]
-WHOLE_PACKAGES = {"local", "toolbox", "testing", "evaluation", "cli"}  # they stand in one layer each
+# They stand in one layer each.
+WHOLE_PACKAGES = {"compaction", "local", "toolbox", "testing", "evaluation", "cli"}
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
 LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
+from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
@@ -76,6 +79,10 @@ class Agent:
             `AgentResult.questions`.
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
+        compaction: True shortens a long history with a `Ladder`, False never does; or one of your own.
+        context_window: Tokens of the model's window; None for what the server or the profile says.
+        max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
+        results_folder: Where the whole texts are kept, for good; None for a week in the data folder.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
@@ -109,6 +116,10 @@ class Agent:
         on_ask: AskFunction | None = None,
         hooks: Hooks | None = None,
         budget: Budget | None = None,
+        compaction: Compactor | bool = True,
+        context_window: int | None = None,
+        max_result_chars: int = 30_000,
+        results_folder: str | os.PathLike[str] | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
@@ -156,6 +167,10 @@ class Agent:
             budget=budget,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
+            compactor=_checked_compactor(compaction),
+            context_window=_checked_number("context_window", context_window),
+            max_result_chars=_checked_number("max_result_chars", max_result_chars) or 30_000,
+            results_folder=None if results_folder is None else Path(results_folder),
             first_byte_timeout=first_byte_timeout,
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
@@ -267,6 +282,21 @@ class Agent:
         opening = (*self._kit.opening, *notices)
         kit = replace(self._kit, cancel_token=cancel_token, opening=opening, inbox=inbox or Inbox())
         return Run(start, kit)
+
+
+def _checked_compactor(value: Any) -> Compactor:
+    if isinstance(value, bool):
+        return Ladder() if value else NoCompaction()
+    if not callable(getattr(value, "compact", None)):
+        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
+    compactor: Compactor = value
+    return compactor
+
+
+def _checked_number(name: str, value: Any) -> Any:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
+    return value
 
 
 def _checked_function(name: str, function: Any) -> Any:

@@ -1,6 +1,6 @@
 """The only thing that changes during a run.
 
-1.  Only the methods here append to `messages`; what is in it stays as it is.
+1.  Only the methods here append to `messages`; what is in it changes only through `replace_messages`.
 2.  An answer with calls opens them; they stand in `pending` until each has its one result. Then the
     results are appended in call order. So `messages` never holds a call without its result, except
     between those two moments; `close` ends them early.
@@ -13,16 +13,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from pure_agent_loop.accounting import Boundary, ContextLedger, track
 from pure_agent_loop.doom import DoomLedger
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.messages import Message, assistant_message, to_wire, tool_message, user_message
+from pure_agent_loop.messages import (
+    Message,
+    assistant_message,
+    check_pairs,
+    to_wire,
+    tool_message,
+    user_message,
+)
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import (
     Permission,
@@ -49,6 +57,9 @@ class QueryState:
         ledger: What the limits have counted.
         doom: The last call and its repetitions.
         usage: Tokens of all requests of this run.
+        context: What is known about the length of the history.
+        auto_compact_tracking: By rung, how often it ``acted`` and how many tokens it ``saved``.
+        has_attempted_reactive_compact: True once this step shortened the history after a refusal.
         pending: Calls of the last answer that still lack a result.
         results: Results that have come for them, by call id.
         answer: Pieces of the final answer: more than one where it was cut off and continued.
@@ -85,6 +96,9 @@ class QueryState:
     ledger: LimitLedger = field(default_factory=LimitLedger)
     doom: DoomLedger = field(default_factory=DoomLedger)
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    context: ContextLedger = field(default_factory=ContextLedger)
+    auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
+    has_attempted_reactive_compact: bool = False
     pending: list[ToolCall] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     answer: list[str] = field(default_factory=list)
@@ -140,7 +154,7 @@ class QueryState:
         """Count one more step, unless it is the last answer after a limit."""
         if not self.closing:
             self.ledger.steps += 1
-        self.awaiting = True
+        self.awaiting, self.has_attempted_reactive_compact = True, False
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
         """Ask for the last answer without tools, because of a hard limit."""
@@ -162,9 +176,7 @@ class QueryState:
             tools_offered: False if what looks like a call is none.
         """
         self.awaiting = False
-        self.usage += usage
-        self.ledger.tokens += usage.total_tokens
-        self.ledger.cost += cost
+        self.count(usage, cost)
         if self.closing or not tools_offered:
             response = replace(response, tool_calls=[])
         else:
@@ -181,11 +193,27 @@ class QueryState:
         elif response.content:
             self.answer.append(response.content)
 
+    def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
+        """Add what a request took."""
+        self.usage += usage
+        self.ledger.tokens += usage.total_tokens
+        self.ledger.cost += cost
+
+    def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
+        """Put a shorter history in the place of `messages`: the only way to change earlier ones.
+
+        Raises:
+            HistoryError: A call and its result are not both in it; nothing has changed then.
+        """
+        check_pairs(messages)
+        self.messages = list(messages)
+        self.context.replaced(boundary)
+        track(self.auto_compact_tracking, boundary)
+
     def keep_partial(self, response: LLMResponse) -> None:
         """Keep the text of an answer that was interrupted. Its calls never happened."""
         if response.usage is not None:
-            self.usage += response.usage
-            self.ledger.tokens += response.usage.total_tokens
+            self.count(response.usage)
         if response.content:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
             self.answer.append(response.content)
@@ -334,6 +362,8 @@ class QueryState:
             "results": dict(self.results),
             "ledger": self.ledger.to_dict(),
             "doom": self.doom.to_dict(),
+            "context": self.context.to_dict(),
+            "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
             "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
@@ -359,6 +389,8 @@ class QueryState:
                 results=dict(data["results"]),
                 ledger=LimitLedger.from_dict(data["ledger"]),
                 doom=DoomLedger.from_dict(data["doom"]),
+                context=ContextLedger.from_dict(data["context"]),
+                auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
                 rulings={call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
@@ -377,21 +409,5 @@ class QueryState:
         return call if call_id == call.id else replace(call, id=call_id)
 
 
-_PLAIN = (
-    "system_prompt",
-    "task",
-    "note",
-    "closing",
-    "must_close",
-    "max_output_recovery_count",
-    "asked_again",
-    "output_raised",
-    "awaiting",
-    "tool_rounds",
-    "denied_rounds",
-    "stop_hook_active",
-    "stop_hook_count",
-    "session_id",
-    "transition_reason",
-    "stop_reason",
-)
+# Annotations are texts here; what has one of these is in the plain form as it is.
+_PLAIN = tuple(each.name for each in fields(QueryState) if each.type in ("str", "int", "bool", "str | None"))
