@@ -11,22 +11,25 @@ from pure_agent_loop.messages import Message
 from pure_agent_loop.state import QueryState
 
 
-async def take_over(rung: str, messages: list[Message], state: QueryState, kit: Kit) -> bool:
-    """Put a history into the place of the old one, if it is shorter.
+async def take_over(
+    rung: str, messages: list[Message], state: QueryState, kit: Kit, least: float = 0.0
+) -> bool:
+    """Put a history into the place of the old one, if it is shorter by enough.
 
     Args:
         rung: Which rule made it.
         messages: The new history.
         state: Where it goes.
         kit: Where the event goes.
+        least: So many tokens it must save.
 
     Returns:
-        False if it is not shorter; nothing has changed then.
+        False if it is not; nothing has changed then.
     """
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     old, new = fixed + state.context.estimate(state.messages), fixed + estimate(messages)
     after = before * new // max(1, old)  # what a server counts is scaled, not mixed with what we guess
-    if new >= old or after >= before:
+    if new >= old or after >= before or before - after < least:
         return False
     counts = (len(state.messages), len(messages))
     boundary = Boundary(

@@ -21,6 +21,8 @@ from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
 
 RUNGS = ("prune", "repeated", "summary", "trim")
+CHEAP = ("prune", "repeated")
+LEAST_SAVING = 0.1  # of the limit, for the cheap ones: less is not worth a cold prompt cache at every step
 WORTH_ASKING = 1_000  # tokens: no window is so small that a shorter history would not fit
 FORCED_SHARE = 0.5  # of a request that was refused
 TAIL_SHARE = 0.25  # of the room: the newest messages, which a summary leaves alone
@@ -110,7 +112,8 @@ class LadderRun:
                 return
             messages = await self._try(rung, state, limit)
             if messages is not None:
-                await take_over(rung, messages, state, self._kit)
+                least = LEAST_SAVING * limit if rung in CHEAP else 0.0
+                await take_over(rung, messages, state, self._kit, least)
 
     async def _try(self, rung: str, state: QueryState, limit: int) -> list[Message] | None:
         words, room = self._kit.prompts, self._room(state, limit)
