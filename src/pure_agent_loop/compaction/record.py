@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from pure_agent_loop.compaction.shape import calls_in, content_text, first_line, is_summary, strings_in
+from pure_agent_loop.compaction.shape import (
+    MadeCall,
+    calls_in,
+    content_text,
+    first_line,
+    is_spoken,
+    strings_in,
+)
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.result_budget import mentioned
 from pure_agent_loop.tokens import estimate_tokens
 
 MOST_FILES = 200
@@ -34,18 +43,13 @@ class Record:
     calls: list[str] = field(default_factory=list)
 
     def write(self, tokens: int, prompts: Prompts) -> str:
-        """As text of about so many tokens; the newest calls first where not all fit."""
+        """As text of about so many tokens: where not all calls fit, the first and the last of them."""
         parts = [
             f"{prompts.summary_files} {', '.join(list(self.files)[-MOST_FILES:])}" if self.files else "",
             f"{prompts.summary_tools} {', '.join(self.tools)}" if self.tools else "",
         ]
         left = tokens - sum(map(estimate_tokens, parts))
-        lines: list[str] = []
-        for line in reversed(self.calls):
-            left -= estimate_tokens(line) + 1
-            if left < 0:
-                break
-            lines.insert(0, line)
+        lines = _ends(self.calls, left)
         if lines:
             parts += ["\n".join([prompts.summary_calls, *lines])]
         return "\n".join(part for part in parts if part)
@@ -56,16 +60,36 @@ def collect(messages: Sequence[Message], prompts: Prompts) -> Record:
     record, calls = Record(), calls_in(messages)
     for message in messages:
         text = content_text(message)
-        if is_summary(message, prompts):
+        if message["role"] == "user" and not is_spoken(message):
             _take_over(text, record, prompts)
         for call in message.get("tool_calls") or ():
             made = calls[call["id"]]
             record.tools[made.name] = None
             record.files.update(dict.fromkeys(_names_in(strings_in(made.arguments))))
         if message["role"] == "tool" and message["tool_call_id"] in calls:
-            title = first_line(_began(text, prompts))
-            record.calls.append(f"- {calls[message['tool_call_id']].shortened(100)} -> {title}")
+            record.calls.append(_line(calls[message["tool_call_id"]], text, prompts))
     return record
+
+
+def _line(call: MadeCall, text: str, prompts: Prompts) -> str:
+    kept = mentioned(text)
+    more = f' ... read_result(id="{kept}")' if kept else ""
+    return f"- {call.shortened(100)} -> {first_line(_began(text, prompts), 80)}{more}"
+
+
+def _ends(lines: list[str], tokens: int) -> list[str]:
+    """As many lines as fit, a third of the room for the oldest: what a task began with is rarely repeated."""
+    sizes = [estimate_tokens(line) + 1 for line in lines]
+    if sum(sizes) <= tokens:
+        return lines
+    head = _count(sizes, tokens // 3)
+    tail = _count(list(reversed(sizes[head:])), tokens - sum(sizes[:head]))
+    return [*lines[:head], *lines[len(lines) - tail :]]
+
+
+def _count(sizes: list[int], tokens: int) -> int:
+    """How many of the first fit."""
+    return sum(total <= tokens for total in accumulate(sizes))
 
 
 def _names_in(texts: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pure_agent_loop.compaction.record import collect
 from pure_agent_loop.compaction.shape import (
     MadeCall,
     Unit,
@@ -27,6 +28,7 @@ SHORT_CHARS = 200  # a text shorter than this is not worth a record in its place
 _UNKNOWN = MadeCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
 TRIM_TO = 0.7  # of the room, so that not every step has to trim again
+RECORD_SHARE = 0.1  # of the room: what was called, in the notice
 BIG_SHARE = 0.1  # of the room: longer messages of the user are trimmed like any other
 
 
@@ -80,7 +82,7 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
 
 
 def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
-    """Leave out the oldest rounds, with a notice in their place, and shorten what is left if it has to be.
+    """Leave out the oldest rounds, with a notice and a record in their place, and shorten what is left if it has to be.
 
     What the user has said goes last. The last round stays.
 
@@ -97,7 +99,7 @@ def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Messa
             break
         gone.add(index)
         total -= units[index].tokens
-    left = _with_notice(units, gone, prompts)
+    left = _with_notice(units, gone, int(RECORD_SHARE * room), prompts)
     return left if estimate(left) <= room else _shortened(left, room)
 
 
@@ -112,11 +114,12 @@ def _by_worth(units: list[Unit], big: float, prompts: Prompts) -> list[int]:
     return sorted(free, key=worth)  # stable: the oldest first among equals
 
 
-def _with_notice(units: list[Unit], gone: set[int], prompts: Prompts) -> list[Message]:
+def _with_notice(units: list[Unit], gone: set[int], tokens: int, prompts: Prompts) -> list[Message]:
     if not gone:
         return joined(units)
-    count = sum(len(units[index].messages) for index in gone)
-    notice = user_message(prompts.trimmed.format(count=count), synthetic=True)
+    old = [message for index in sorted(gone) for message in units[index].messages]
+    parts = [prompts.trimmed.format(count=len(old)), collect(old, prompts).write(tokens, prompts)]
+    notice = user_message("\n\n".join(filter(None, parts)), synthetic=True)
     first = min(gone)
     kept = [unit for index, unit in enumerate(units) if index not in gone and index > first]
     return [*joined(units[:first]), notice, *joined(kept)]
