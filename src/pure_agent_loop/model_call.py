@@ -18,7 +18,7 @@ from pure_agent_loop.reactive import as_overflow, is_of_one_request, make_room, 
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
-from pure_agent_loop.tokens import estimate_usage
+from pure_agent_loop.tokens import estimate_message, usage_of
 
 
 async def respond(state: QueryState, kit: Kit) -> LLMResponse:
@@ -32,7 +32,7 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     call, response = await _ask(state, kit)
     await call.parts.end("completed")
     await note_length(response, state, kit)
-    usage = response.usage or estimate_usage(call.request.messages, response)
+    usage = response.usage or usage_of(_prompt_tokens(state), response)
     cost = cost_of(usage, kit)
     _take_in(response, usage, cost, call.request, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
@@ -43,6 +43,13 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     await _tell(response, state.step, kit)
     await call.parts.open_calls()
     return response
+
+
+def _prompt_tokens(state: QueryState) -> int:
+    """About the tokens of the request. Each message is looked at once in a run, not once a step."""
+    system = {"role": "system", "content": state.system_prompt}
+    lead = estimate_message(system) if state.system_prompt else 0
+    return lead + state.context.estimate(state.messages)
 
 
 def _take_in(

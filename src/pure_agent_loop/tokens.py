@@ -59,7 +59,11 @@ def _text_of_parts(content: Any) -> tuple[str, int]:
 
 def estimate_usage(messages: Iterable[Mapping[str, Any]], response: LLMResponse) -> TokenUsage:
     """Usage of a request whose server did not report it, marked as estimated."""
-    prompt = sum(map(estimate_message, messages))
+    return usage_of(sum(map(estimate_message, messages)), response)
+
+
+def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
+    """The same where the tokens of the request are known."""
     written = (response.content or "") + (response.reasoning_content or "")
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)

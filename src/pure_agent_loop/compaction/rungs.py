@@ -82,7 +82,7 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
 
 
 def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
-    """Leave out the oldest rounds, with a notice and a record in their place, and shorten what is left if it has to be.
+    """Leave out the oldest rounds, with a notice and a record in their place; shorten the rest if need be.
 
     What the user has said goes last. The last round stays.
 
