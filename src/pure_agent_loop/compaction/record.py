@@ -20,7 +20,6 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result_budget import mentioned
 from pure_agent_loop.tokens import estimate_tokens
 
-MOST_FILES = 200
 _LONGEST = 500  # longer values are contents, not names
 _URL = r"https?://[^\s\"'<>|]+"
 _PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
@@ -44,8 +43,9 @@ class Record:
 
     def write(self, tokens: int, prompts: Prompts) -> str:
         """As text of about so many tokens: where not all calls fit, the first and the last of them."""
+        files = _ends(list(self.files), tokens // 2)
         parts = [
-            f"{prompts.summary_files} {', '.join(list(self.files)[-MOST_FILES:])}" if self.files else "",
+            f"{prompts.summary_files} {', '.join(files)}" if files else "",
             f"{prompts.summary_tools} {', '.join(self.tools)}" if self.tools else "",
         ]
         left = tokens - sum(map(estimate_tokens, parts))
