@@ -1,11 +1,11 @@
 """How many facts of a long session are still there after it was made to fit.
 
-    python -m benchmarks.compaction_facts [--model scripted|local] [--window TOKENS] [--times 10]
+    python -m benchmarks.compaction_facts [--model scripted|local] [--window TOKENS] [--times 10] [--middle]
 
 A session of ten times the window is built: a goal and a constraint from the user, decisions of the
-assistant, file names in calls, facts in the results of tools (in the first line, and deep inside), all at the
-beginning, and then a lot of other work. One more question is asked. Counted is what the last request holds:
-`in the request` word for word, or `readable`: on disk, under an id that stands in the request.
+assistant, file names in calls, facts in the results of tools (in the first line, and deep inside), at the
+beginning or in the middle, and a lot of other work. One more question is asked. Counted is what the last
+request holds: `in the request` word for word, or `readable`: on disk, under an id in the request.
 
 The scripted model writes summaries in three ways: `silent` fails, `empty words` says nothing of use, `first
 lines` copies the first words of each message, up to the size it was asked for. ``--model local`` is the
@@ -58,16 +58,21 @@ _WORDS = [
 ]
 
 
-def session(tokens: int) -> list[Message]:
-    """A history of about so many tokens, with the facts at its beginning."""
-    messages = [*_beginning()]
-    size, number = sum(map(estimate_message, messages)), 100
-    while size < tokens:
-        round_ = list(_round(number, f"grep {number}", _prose(number, 220)))
-        messages += round_
-        size += sum(map(estimate_message, round_))
+def session(tokens: int, *, middle: bool = False) -> list[Message]:
+    """A history of about so many tokens, with the facts at its beginning, or in its middle."""
+    facts = list(_beginning())
+    left = tokens - sum(map(estimate_message, facts))
+    if middle:
+        return [_user("Begin."), *_filler(left // 2, 100), *facts, *_filler(left // 2, 10_000)]
+    return [*facts, *_filler(left, 100)]
+
+
+def _filler(tokens: int, number: int) -> Iterator[Message]:
+    while tokens > 0:
+        for message in _round(number, f"grep {number}", _prose(number, 220)):
+            tokens -= estimate_message(message)
+            yield message
         number += 1
-    return messages
 
 
 def _beginning() -> Iterator[Message]:
@@ -182,9 +187,9 @@ def read_file(path: str) -> str:
     return f"There is no {path}."
 
 
-def measure(name: str, llm: Any, window: int, times: int) -> None:
+def measure(name: str, llm: Any, window: int, times: int, *, middle: bool = False) -> None:
     """One session, one more question, one line for each kind of fact."""
-    history = session(window * times)
+    history = session(window * times, middle=middle)
     with tempfile.TemporaryDirectory() as folder:
         agent = Agent(
             llm=llm,
@@ -225,16 +230,18 @@ def main() -> None:
     parser.add_argument("--model", choices=["scripted", "local"], default="scripted")
     parser.add_argument("--window", type=int, default=8_000)
     parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--middle", action="store_true", help="the facts stand in the middle of the session")
     given = parser.parse_args()
     if given.model == "local":
         from pure_agent_loop.local.client import open_local
 
         print(f"data folder: {os.environ.get('PURE_AGENT_LOOP_HOME', 'the standard one')}")
         client = Recording(open_local(on_progress=print))
-        measure("local", client, client.context_window or 4_096, given.times)
+        measure("local", client, client.context_window or 4_096, given.times, middle=given.middle)
         return
     for summariser in (silent, empty_words, first_lines):
-        measure(summariser.__name__.replace("_", " "), scripted(summariser), given.window, given.times)
+        name = summariser.__name__.replace("_", " ")
+        measure(name, scripted(summariser), given.window, given.times, middle=given.middle)
 
 
 if __name__ == "__main__":
