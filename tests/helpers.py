@@ -54,19 +54,22 @@ def check_events(events: Sequence[Event], first_step: int = 1) -> None:
     assert (_BROKEN_OFF if broken_off else _WHOLE).fullmatch(word), word
     assert check_history(end.data["messages"]) == []
     _check_numbers(events[1:-1], first_step)
-    _check_parts(events, end.data["stop_reason"])
+    _check_parts(events, end.data["stop_reason"], first_step)
     for step in {event.step for event in events}:
         _check_step([event for event in events if event.step == step], whole=not broken_off)
 
 
-def _check_parts(events: Sequence[Event], stop_reason: str) -> None:
+def _check_parts(events: Sequence[Event], stop_reason: str, first_step: int) -> None:
     """Each part goes through the table of states, and has ended when the run has."""
     parts: dict[str, Part] = {}
     for event in of_type(events, E.PART):
         part = Part.from_dict(event.data["part"])
         before = parts.get(part.id)
-        # A run that was resumed goes on with parts that another one announced.
-        assert part.state in (TRANSITIONS[before.state] if before else ("pending", "running")), part
+        if before is None and part.type == "tool" and event.step == first_step:
+            # A run that was resumed goes on with the calls that another one announced.
+            assert part.state in ("pending", *TRANSITIONS["pending"]), part
+        else:
+            assert part.state in (TRANSITIONS[before.state] if before else ("pending",)), part
         parts[part.id] = part
         assert part.ended is None or part.ended >= (part.started or 0.0)
     if stop_reason != SUSPENDED:

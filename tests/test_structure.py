@@ -17,7 +17,7 @@ PACKAGE = "pure_agent_loop"
 LAYERS = [
     (
         "vocabulary",
-        "_version errors text paths terminal prompts clock cancel events inbox journal threads parts hooks",
+        "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
     ),
     ("vocabulary", "llm llm.values"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
@@ -28,23 +28,30 @@ LAYERS = [
     ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
     ("ports", "llm.adapt llm.lessons accounting result_budget"),
-    ("state", "state kit context measure"),
+    ("state", "questions state kit context measure"),
     ("actors", "part_events hook_calls gate listen reactive compaction equip model_call tool_round"),
     ("kernel", "kernel"),
-    (
-        "facades",
-        "result stream bridge runner conversation llm.sdk_errors llm.openai_client local choose agent loop",
-    ),
-    ("batteries", "toolbox testing evaluation"),
+    ("facades", "result stream bridge runner conversation explain agent ai_client loop"),
+    ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
+    ("batteries", "toolbox testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
-# They stand in one layer each.
-WHOLE_PACKAGES = {"compaction", "local", "toolbox", "testing", "evaluation", "cli"}
+WHOLE_PACKAGES = {
+    "compaction",
+    "local",
+    "toolbox",
+    "testing",
+    "evaluation",
+    "doctor",
+    "sessions",
+    "cli",
+}  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))
 LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in names.split()}
 
 
 PUBLIC = [
+    "AIClient",
     "Agent",
     "AgentResult",
     "BaseLLMClient",
@@ -56,6 +63,7 @@ PUBLIC = [
     "Delta",
     "Event",
     "EventType",
+    "Explanation",
     "HistoryError",
     "HookContext",
     "Hooks",
@@ -95,6 +103,7 @@ PUBLIC = [
     "ToolRegistry",
     "__version__",
     "prompts_for",
+    "react_prompt",
     "tool",
 ]
 

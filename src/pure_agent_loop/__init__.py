@@ -12,6 +12,7 @@ print(Agent(model="gpt-4o-mini", tools=[add]).run("What is 2 + 3?").content)
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.ai_client import AIClient
 from pure_agent_loop.budget import Budget, Price
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
@@ -25,6 +26,7 @@ from pure_agent_loop.errors import (
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.explain import Explanation
 from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
@@ -36,7 +38,7 @@ from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelt
 from pure_agent_loop.loop import ReactLoop
 from pure_agent_loop.parts import Part, PartTransitionError
 from pure_agent_loop.permissions import Permission, PermissionContext, PermissionRequest, PermissionRules
-from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
@@ -44,6 +46,7 @@ from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
 
 __all__ = [
+    "AIClient",
     "Agent",
     "AgentResult",
     "BaseLLMClient",
@@ -55,6 +58,7 @@ __all__ = [
     "Delta",
     "Event",
     "EventType",
+    "Explanation",
     "HistoryError",
     "HookContext",
     "Hooks",
@@ -94,5 +98,6 @@ __all__ = [
     "ToolRegistry",
     "__version__",
     "prompts_for",
+    "react_prompt",
     "tool",
 ]

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.cancel import CancelToken
@@ -16,6 +16,7 @@ from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
+from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kit import Compactor, Kit, NoCompaction
@@ -35,10 +36,13 @@ from pure_agent_loop.tool import ToolLike, ToolRegistry
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pure_agent_loop.sessions.store import SessionStore
+
 __all__ = ["Agent", "AgentResult"]
 
 LOG = logging.getLogger("pure_agent_loop")
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
 
 
 class Agent:
@@ -57,12 +61,15 @@ class Agent:
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
         tools: Functions, `Tool` objects or dicts; or a `ToolRegistry`.
-        system_prompt: The leading system message; empty for none.
+        system_prompt: The leading system message; empty for none. `react_prompt` writes one.
         limits: How far a run may go.
         retry: How failed requests are repeated.
         temperature: Randomness of the answers; left out for models that refuse it, and when None.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
+        mode: ``react`` works in steps until there is an answer; ``single`` decides about tools once, runs
+            them together and answers. The default is ``react``, and ``single`` in `AIClient`.
+        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
         tool_mode: How the model is brought to act: ``native`` tool calls, constrained ``json``, ReAct
             ``text``, or ``auto`` to find out.
         language: ``"en"`` or ``"zh"`` for what the framework says to the model; else
@@ -83,6 +90,7 @@ class Agent:
         context_window: Tokens of the model's window; None for what the server or the profile says.
         max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
         results_folder: Where the whole texts are kept, for good; None for a week in the data folder.
+        sessions: Where runs with a `session_id` are kept; files in the data folder if None.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
@@ -91,6 +99,8 @@ class Agent:
     Raises:
         ConfigError: An argument cannot work; the message says which and what to do.
     """
+
+    default_mode: ClassVar[str] = "react"
 
     def __init__(
         self,
@@ -106,6 +116,8 @@ class Agent:
         thinking_level: str = "off",
         emit_reasoning_events: bool = False,
         *,
+        mode: str | None = None,
+        after_tools: str = "",
         tool_mode: str = "auto",
         language: str | None = None,
         prompts: Prompts | None = None,
@@ -120,6 +132,7 @@ class Agent:
         context_window: int | None = None,
         max_result_chars: int = 30_000,
         results_folder: str | os.PathLike[str] | None = None,
+        sessions: SessionStore | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
@@ -127,9 +140,13 @@ class Agent:
     ) -> None:
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
+        mode = self.default_mode if mode is None else mode
+        if mode not in TOOL_ROUNDS:
+            raise ConfigError(f"mode={mode!r} is not known. Use one of: {', '.join(TOOL_ROUNDS)}.")
         if not isinstance(system_prompt, str):
             raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
         check_types(
+            after_tools=(after_tools, str),
             limits=(limits, LoopLimits),
             retry=(retry, RetryConfig),
             profile=(profile, Profile),
@@ -140,6 +157,7 @@ class Agent:
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
+        self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         if llm is None:
@@ -165,6 +183,8 @@ class Agent:
             on_ask=_checked_function("on_ask", on_ask),
             hooks=hooks or Hooks(),
             budget=budget,
+            tool_rounds=TOOL_ROUNDS[mode],
+            after_tools=after_tools,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
             compactor=_checked_compactor(compaction),
@@ -186,6 +206,7 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
@@ -196,12 +217,16 @@ class Agent:
             cancel_token: Stops the run from outside.
             state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
             inbox: Messages put into it reach the agent while it works.
+            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
+                nothing that was finished happens twice. `messages` counts only for a new session.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
             HistoryError: `messages` is no list of messages.
         """
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait_sync()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).wait_sync()
 
     async def arun(
         self,
@@ -211,9 +236,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).wait()
+        return await self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).wait()
 
     def run_stream(
         self,
@@ -223,9 +251,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream_sync()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).stream_sync()
 
     def arun_stream(
         self,
@@ -235,9 +266,12 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, cancel_token=cancel_token, state=state, inbox=inbox).stream()
+        return self.prepare(
+            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
+        ).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -258,6 +292,20 @@ class Agent:
         """A conversation with this agent, which keeps the history for you."""
         return Conversation(self.prepare)
 
+    def explain(self, task: str, messages: list[Message] | None = None) -> Explanation:
+        """Show what `run` would send first for a task, and under which limits. Nothing is sent.
+
+        Args:
+            task: What to do.
+            messages: A history to go on from.
+
+        Raises:
+            ConfigError: `task` is no text.
+            HistoryError: `messages` is no list of messages.
+            LLMError: The request could not be sent in this `tool_mode`.
+        """
+        return explain(*self._start(task, messages))
+
     def prepare(
         self,
         task: str | None,
@@ -266,8 +314,44 @@ class Agent:
         cancel_token: CancelToken | None = None,
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
+        session_id: str | None = None,
     ) -> Run:
         """Make a run without starting it; `run` and its three siblings start it. See `run`."""
+        if session_id is None:
+            start, kit = self._start(task, messages, state)
+        else:
+            start, kit = self._open(session_id, task, messages, state)
+        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+
+    def _open(
+        self,
+        session_id: str,
+        task: str | None,
+        messages: list[Message] | None,
+        state: QueryState | Mapping[str, Any] | None,
+    ) -> tuple[QueryState, Kit]:
+        from pure_agent_loop.sessions import default_store
+        from pure_agent_loop.sessions.resume import open_session
+
+        if state is not None:
+            raise ConfigError("state and session_id were both given. The session has its own state.")
+        if task is not None and not isinstance(task, str):
+            raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
+
+        def begin() -> tuple[QueryState, list[str]]:
+            return start_state(str(task), messages, self.system_prompt, self._kit.prompts)
+
+        store = self._sessions or default_store()
+        opened = open_session(store, session_id, task, begin, self._kit)
+        opening = (*self._kit.opening, *opened.notices)
+        return opened.state, replace(self._kit, opening=opening, journal=opened.journal)
+
+    def _start(
+        self,
+        task: str | None,
+        messages: list[Message] | None,
+        state: QueryState | Mapping[str, Any] | None = None,
+    ) -> tuple[QueryState, Kit]:
         words = self._kit.prompts
         if state is None:
             if task is None:
@@ -279,9 +363,7 @@ class Agent:
             raise ConfigError("messages and state were both given. The state has its own messages.")
         else:
             start, notices = resumed_state(task, state, words)
-        opening = (*self._kit.opening, *notices)
-        kit = replace(self._kit, cancel_token=cancel_token, opening=opening, inbox=inbox or Inbox())
-        return Run(start, kit)
+        return start, replace(self._kit, opening=(*self._kit.opening, *notices))
 
 
 def _checked_compactor(value: Any) -> Compactor:

@@ -22,11 +22,22 @@ class Price:
         input: Tokens sent.
         output: Tokens written, thinking included.
         cached: Tokens sent that the server had in its cache; as `input` if None.
+
+    Raises:
+        ConfigError: One of them is no number, or negative.
     """
 
     input: float
     output: float
     cached: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cached"):
+            value = getattr(self, name)
+            if name == "cached" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise ConfigError(f"Price.{name}={value!r} must be a number, 0 or more.")
 
     def of(self, usage: TokenUsage) -> float:
         """What this usage costs."""

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
+from typing import Protocol
 
+from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event
+from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runner import Run
+
+
+class Prepare(Protocol):
+    """Makes a run; `Agent.prepare` is one."""
+
+    def __call__(
+        self,
+        task: str,
+        messages: list[Message] | None = None,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+    ) -> Run:
+        """A run of `task` that goes on from `messages`."""
+        ...
 
 
 class Conversation:
@@ -19,7 +37,7 @@ class Conversation:
         prepare: Makes a run from a task and the history so far.
     """
 
-    def __init__(self, prepare: Callable[[str, list[Message] | None], Run]) -> None:
+    def __init__(self, prepare: Prepare) -> None:
         self._prepare = prepare
         self._history: list[Message] = []
 
@@ -32,25 +50,40 @@ class Conversation:
     def messages(self, messages: list[Message]) -> None:
         self._history = messages
 
-    async def send(self, task: str) -> AgentResult:
-        """Say something and wait for the answer."""
-        run = self._prepare(task, self._history)
+    async def send(
+        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+    ) -> AgentResult:
+        """Say something and wait for the answer.
+
+        Args:
+            task: What to say.
+            cancel_token: Stops this answer from outside.
+            inbox: Messages put into it reach the agent while it works.
+
+        Raises:
+            ConfigError: `task` is no text.
+        """
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
         try:
             return await run.wait()
         finally:
             self._keep(run)
 
-    def send_sync(self, task: str) -> AgentResult:
-        """Say something and wait for the answer, from sync code."""
-        run = self._prepare(task, self._history)
+    def send_sync(
+        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+    ) -> AgentResult:
+        """Say something and wait for the answer, from sync code; see `send`."""
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
         try:
             return run.wait_sync()
         finally:
             self._keep(run)
 
-    async def send_stream(self, task: str) -> AsyncGenerator[Event, None]:
-        """Say something and read the events while they happen."""
-        run = self._prepare(task, self._history)
+    async def send_stream(
+        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Say something and read the events while they happen; see `send`."""
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
         events = run.stream()
         try:
             async for event in events:
@@ -59,9 +92,11 @@ class Conversation:
             await events.aclose()
             self._keep(run)
 
-    def send_stream_sync(self, task: str) -> Generator[Event, None, None]:
-        """Say something and read the events while they happen, from sync code."""
-        run = self._prepare(task, self._history)
+    def send_stream_sync(
+        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+    ) -> Generator[Event, None, None]:
+        """Say something and read the events while they happen, from sync code; see `send`."""
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
         try:
             yield from run.stream_sync()
         finally:
@@ -72,4 +107,4 @@ class Conversation:
         self._history = []
 
     def _keep(self, run: Run) -> None:
-        self._history = run.state.full_history()  # with the thinking, which some servers want back
+        self._history = run.history()

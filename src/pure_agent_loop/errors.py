@@ -6,7 +6,12 @@ PureAgentLoopError
 ├── LLMError               the model, its server or the way there; `kind` says which
 ├── ToolExecutionError     a tool
 ├── LimitExceededError     a limit; used only where a caller asks to have it raised
-└── HistoryError           a message history that cannot be repaired (also a ValueError)
+├── HistoryError           a message history that cannot be repaired (also a ValueError)
+└── SessionError           a session cannot be used
+    ├── SessionNotFoundError   there is none of that name (also a LookupError)
+    ├── SessionLockedError     another writer has it open; says who
+    ├── SessionReadError       what holds the sessions cannot be read
+    └── SessionWriteError      nothing could be written; says where, and what the system said
 """
 
 from __future__ import annotations
@@ -70,6 +75,7 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if there was one.
         retry_after: Seconds the server asked us to wait, if it did.
+        said: The server's own words, if it said something; without what `message` adds to them.
     """
 
     def __init__(
@@ -80,8 +86,10 @@ class LLMError(PureAgentLoopError):
         kind: ErrorKind = "unknown",
         status: int | None = None,
         retry_after: float | None = None,
+        said: str = "",
     ) -> None:
         self.message = message
+        self.said = said or message
         self.original_error = original_error
         self.kind: ErrorKind = kind
         self.status = status
@@ -122,3 +130,59 @@ class LimitExceededError(PureAgentLoopError):
         self.limit_value = limit_value
         self.current_value = current_value
         super().__init__(f"{limit_type}: reached {current_value}, allowed {limit_value}")
+
+
+class SessionError(PureAgentLoopError):
+    """A session cannot be used."""
+
+
+class SessionNotFoundError(SessionError, LookupError):
+    """There is no session of that name."""
+
+
+class SessionReadError(SessionError):
+    """What holds the sessions cannot be read at all. The message says what to do."""
+
+
+class SessionLockedError(SessionError):
+    """Another writer has the session open.
+
+    Args:
+        session_id: The session.
+        holder: Who has it, in words.
+        pid: The process, if it is known.
+        host: The machine it runs on, if it is known.
+        since: Since when, in seconds since the epoch, if it is known.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        holder: str,
+        *,
+        pid: int | None = None,
+        host: str | None = None,
+        since: float | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.pid = pid
+        self.host = host
+        self.since = since
+        super().__init__(
+            f"Session {session_id!r} is open for writing in {holder}. "
+            "Close it there, or start another session."
+        )
+
+
+class SessionWriteError(SessionError):
+    """Something could not be written. What was written before is whole.
+
+    Args:
+        path: The file or folder.
+        reason: What the system said.
+    """
+
+    def __init__(self, path: object, reason: object) -> None:
+        self.path = str(path)
+        self.reason = str(reason)
+        super().__init__(f"Cannot write to {self.path}: {self.reason}")

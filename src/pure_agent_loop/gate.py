@@ -7,6 +7,10 @@ the hooks want? what do the rules, the mode and the user's function say? what do
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pure_agent_loop.doom import judge
@@ -22,6 +26,7 @@ from pure_agent_loop.permissions import (
     Ruling,
     as_permission,
     call_key,
+    to_arguments,
 )
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
@@ -41,8 +46,11 @@ async def decide(state: QueryState, kit: Kit) -> bool:
         ruling = state.rulings.get(call.id)
         if ruling is None:
             state.rulings[call.id] = ruling = await _rule(call, state, kit)
+        if ruling.behavior == "ask" and call.name in state.always_allowed:  # allowed by an answer meanwhile
+            ruling = state.rule(call.id, ALLOWED, ruling.args)
         if ruling.behavior == "ask" and kit.on_ask is not None:
             await _ask(call, ruling, state, kit)
+        await _check_again(call, state, kit)
     if state.questions:
         return False
     allowed = any(state.rulings[call.id].behavior == "allow" for call in waiting)
@@ -51,6 +59,22 @@ async def decide(state: QueryState, kit: Kit) -> bool:
     if state.denied_rounds >= MOST_DENIED_ROUNDS:
         state.must_close = "permission_denied"
     return True
+
+
+async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
+    """What a rule forbids stays forbidden, also with the arguments that a person's answer brought."""
+    ruling = state.rulings[call.id]
+    if ruling.behavior == "allow":
+        read_only = _is_read_only(call, kit)
+        found = kit.permissions.suggest(call.name, ruling.args, read_only=read_only)
+        if found.behavior == "deny":
+            state.rule(call.id, found, ruling.args)
+            await _tell(call, ruling.args, found, state, kit)
+
+
+def _is_read_only(call: ToolCall, kit: Kit) -> bool:
+    tool = kit.tools.get(call.name)
+    return tool is not None and tool.read_only
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
@@ -77,48 +101,58 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         permission = await _permission(call, args, state, kit)
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
-    if permission.behavior == "ask" and call.name in state.always_allowed:
-        permission = ALLOWED
+    if permission.behavior == "ask" and (tool is None or call.name in state.always_allowed):
+        permission = replace(permission, behavior="allow")  # nobody is asked about a tool that there is not
     if permission.behavior != "allow":
         await _tell(call, args, permission, state, kit)
     return state.rule(call.id, permission, args)
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
-    tool = kit.tools.get(call.name)
-    read_only = tool is not None and tool.read_only
+    read_only = _is_read_only(call, kit)
     suggested = kit.permissions.suggest(call.name, args, read_only=read_only)
     if suggested.behavior == "deny" or kit.can_use_tool is None:
         return suggested
     context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
-    verdict = kit.can_use_tool(call.name, args, context)
-    permission = as_permission(await verdict if inspect.isawaitable(verdict) else verdict)
+    verdict = partial(_verdict, partial(kit.can_use_tool, call.name, deepcopy(args), context))
+    permission = await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
     if permission.updated_args is not None:  # a rule that forbids holds for what is really used
-        again = kit.permissions.suggest(call.name, permission.updated_args, read_only=read_only)
+        again = kit.permissions.suggest(call.name, permission.updated_args or {}, read_only=read_only)
         return again if again.behavior == "deny" else permission
     return permission
 
 
+async def _verdict(function: Callable[[], Any]) -> Permission:
+    found = function()
+    permission = as_permission(await found if inspect.isawaitable(found) else found)
+    if permission.updated_args is None:
+        return permission
+    return replace(permission, updated_args=to_arguments(permission.updated_args))
+
+
 async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
-    """Ask a person. A function that is not async runs in a thread, because it will block."""
-    request = PermissionRequest(call.id, call.name, ruling.args, ruling.message, state.step)
-    ask = kit.on_ask
-    assert ask is not None
-    verdict: Any
-    try:
-        is_async = inspect.iscoroutinefunction(ask)
-        found = ask(request) if is_async else await run_in_thread(lambda: ask(request))
-        verdict = await found if inspect.isawaitable(found) else found
-    except Exception as error:  # noqa: BLE001 - whatever failed, nobody said yes
-        verdict = Raised(error)
-    if isinstance(verdict, Raised):
-        error_text = safe_str(verdict.error) or type(verdict.error).__name__
-        verdict = Permission("deny", f"The question failed: {error_text}")
-    permission = as_permission(verdict)
+    request = PermissionRequest(call.id, call.name, deepcopy(ruling.args), ruling.message, state.step)
+    asked = partial(_answer, request, kit)
+    permission = await kit.journal.effect(f"{state.step}:ask:{call.id}", asked)
     if permission.behavior == "ask":
         return  # not answered now: the run is suspended
     ruling = state.rule(call.id, permission, ruling.args)
     await _tell(call, ruling.args, permission, state, kit)
+
+
+async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
+    """Ask a person. A function that is not async runs in a thread, because it will block."""
+    ask = kit.on_ask
+    assert ask is not None
+    try:
+        is_async = inspect.iscoroutinefunction(ask)
+        found: Any = ask(request) if is_async else await run_in_thread(lambda: ask(request))
+        if not isinstance(found, Raised):
+            return await _verdict(lambda: found)
+        error = found.error
+    except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
+        error = raised
+    return Permission("deny", f"The question failed: {safe_str(error) or type(error).__name__}")
 
 
 async def _tell(

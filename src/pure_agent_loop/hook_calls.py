@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
-from pure_agent_loop.hooks import HookContext
+from pure_agent_loop.hooks import BeforeTool, HookContext
+from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Ruling
+from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import as_text, safe_str
 
@@ -19,28 +22,44 @@ from pure_agent_loop.text import as_text, safe_str
 async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict[str, Any], Ruling | None]:
     """The arguments that the hooks leave, and their refusal if there is one."""
     args, context = call.arguments, HookContext(state.step, call.id)
-    for hook in kit.hooks.before_tool:
+    for number, hook in enumerate(kit.hooks.before_tool):
         try:
-            found = hook(call.name, args, context)
-            wanted = await found if inspect.isawaitable(found) else found
+            asked = partial(_checked_call, partial(hook, call.name, deepcopy(args), context))
+            wanted = await kit.journal.effect(f"{state.step}:before:{call.id}:{number}", asked)
+            args = args if wanted.args is None else to_arguments(wanted.args)
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
             return args, Ruling("deny", args, type(error).__name__, f"A hook failed: {safe_str(error)}")
-        if wanted is None:
-            continue
-        args = args if wanted.args is None else wanted.args
-        if wanted.context:
-            kit.inbox.put(wanted.context, synthetic=True)
+        if wanted.context:  # it is held, not put into the inbox: it is part of the state then
+            state.held.append(Incoming(as_text(wanted.context), synthetic=True))
         if wanted.block:
-            return args, Ruling("deny", args, "Blocked", wanted.block)
+            return args, Ruling("deny", args, "Blocked", as_text(wanted.block))
     return args, None
+
+
+async def _called(hook: Callable[[], Any]) -> Any:
+    found = hook()
+    return await found if inspect.isawaitable(found) else found
+
+
+async def _checked_call(hook: Callable[[], Any]) -> BeforeTool:
+    return _checked(await _called(hook))
+
+
+def _checked(wanted: object) -> BeforeTool:
+    if wanted is None:
+        return BeforeTool()
+    if not isinstance(wanted, BeforeTool):
+        raise ConfigError(f"it must return a BeforeTool or None; it returned {wanted!r:.80}.")
+    return wanted
 
 
 async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:
     """The result as the hooks leave it."""
     context = HookContext(state.step, call.id)
-    for hook in kit.hooks.after_tool:
+    for number, hook in enumerate(kit.hooks.after_tool):
         found = partial(hook, call.name, call.arguments, text, context)
-        changed = await _survive(f"A hook after {call.name}", found, state, kit)
+        key = f"{state.step}:after:{call.id}:{number}"
+        changed = await _survive(f"A hook after {call.name}", key, found, state, kit)
         text = text if changed is None else as_text(changed)
     return text
 
@@ -49,19 +68,18 @@ async def wants_more(state: QueryState, kit: Kit) -> str:
     """What the stop hooks still want the agent to do; empty lets it end."""
     if state.stop_hook_count >= kit.hooks.max_stops:
         return ""
-    for hook in kit.hooks.on_stop:
+    for number, hook in enumerate(kit.hooks.on_stop):
         found = partial(hook, state.content, HookContext(state.step))
-        wanted = await _survive("A stop hook", found, state, kit)
+        wanted = await _survive("A stop hook", f"{state.step}:stop:{number}", found, state, kit)
         if wanted:
             return as_text(wanted)
     return ""
 
 
-async def _survive(what: str, hook: Callable[[], Any], state: QueryState, kit: Kit) -> Any:
+async def _survive(what: str, key: str, hook: Callable[[], Any], state: QueryState, kit: Kit) -> Any:
     """What a hook says; None if it fails, because neither a result nor an answer may get lost."""
     try:
-        found = hook()
-        return await found if inspect.isawaitable(found) else found
+        return await kit.journal.effect(key, partial(_called, hook))
     except Exception as error:  # noqa: BLE001 - a foreign function may raise anything
         message = f"{what} failed: {type(error).__name__}: {safe_str(error)}"
         await kit.emit(Event.notice(state.step, message))

@@ -57,7 +57,7 @@ class Hooks:
         max_stops: How often the agent may be sent on in one run.
 
     Raises:
-        ConfigError: One of them is no list of functions.
+        ConfigError: One of them is no list of functions, or `max_stops` is no number.
     """
 
     before_tool: Sequence[BeforeToolHook] = ()
@@ -67,10 +67,13 @@ class Hooks:
 
     def __post_init__(self) -> None:
         for name in ("before_tool", "after_tool", "on_stop"):
-            given = getattr(self, name)
+            given: Any = getattr(self, name)
             if callable(given):
                 object.__setattr__(self, name, (given,))
-            elif not all(map(callable, given)):
+            elif not hasattr(given, "__iter__") or not all(map(callable, given)):
                 raise ConfigError(
                     f"Hooks.{name} must be a function or a list of functions; it is {given!r:.80}."
                 )
+        most: object = self.max_stops
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise ConfigError(f"Hooks.max_stops={most!r} must be a whole number, 0 or more.")

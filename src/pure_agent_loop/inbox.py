@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal, NamedTuple
 
+from pure_agent_loop.errors import ConfigError
+
 When = Literal["step", "end"]
 
 
@@ -29,7 +31,13 @@ class Inbox:
         self._waiting: deque[Incoming] = deque()
 
     def put(self, text: str, *, synthetic: bool = False, when: When = "step") -> None:
-        """Leave a message; see `Incoming`."""
+        """Leave a message; see `Incoming`.
+
+        Raises:
+            ConfigError: It is no text.
+        """
+        if not isinstance(text, str):
+            raise ConfigError(f"A message for the agent must be text; it is {text!r:.80}.")
         self._waiting.append(Incoming(text, synthetic, when))
 
     def steer(self, text: str) -> None:

@@ -1,33 +1,66 @@
-"""The one seam for effects: the two things that touch the world pass through here.
+"""The one seam for effects: what touches the world, and what users' functions decide, passes through here.
 
-A model request and a tool call each have a key that names them within the run. In memory the journal
-just awaits them. One that writes records each, and on resume returns what it recorded.
+Each effect has a key that names it within the run. In memory the journal just awaits them. One that writes
+records each, and on resume returns what it recorded, so that nothing happens twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Checkpointed(Protocol):
+    """What a journal looks at when it writes down where a run stands; `QueryState` is one."""
+
+    messages: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        ...
 
 
 class Journal(Protocol):
     """Where effects happen."""
 
-    async def effect(self, key: str, run: Callable[[], Awaitable[T]]) -> T:
+    async def effect(
+        self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
+    ) -> T:
         """Make an effect happen, or return what it gave when it already happened.
 
         Args:
-            key: Names the effect: ``step:model`` or ``step:tool:call_id``.
+            key: Names the effect: ``step:model``, ``step:tool:call_id``, ``step:permit:call_id`` and others.
             run: Makes it happen; called at most once.
+            about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. It changes the world, so
+                the intention is written down first.
         """
+        ...
+
+    def checkpoint(self, state: Checkpointed) -> None:
+        """Write down where the run stands. Called when a step is prepared, and at the end."""
+        ...
+
+    def close(self) -> None:
+        """The run is over. May be called twice."""
         ...
 
 
 class MemoryJournal:
     """Keeps nothing: each effect simply happens."""
 
-    async def effect(self, key: str, run: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002 - nothing is looked up here
+    async def effect(
+        self,
+        key: str,  # noqa: ARG002 - nothing is looked up here
+        run: Callable[[], Awaitable[T]],
+        about: Mapping[str, Any] | None = None,  # noqa: ARG002 - and nothing is written down
+    ) -> T:
         """Await `run`."""
         return await run()
+
+    def checkpoint(self, state: Checkpointed) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.equip import equipped
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hook_calls import wants_more
 from pure_agent_loop.kit import Kit
@@ -41,6 +41,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
         state.stop("cancelled")
         raise
     finally:
+        checker.note_time()
         await _end(state, kit)
 
 
@@ -48,6 +49,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
     if not state.pending:  # else the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)
+            kit.journal.checkpoint(state)
         response = await respond(state, kit)
         if not state.pending:
             state.finish(response, kit.prompts)
@@ -61,8 +63,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict, incoming = checker.check(), [*state.held, *kit.inbox.take()]
-    state.held = []
+    verdict, incoming = checker.check(), [*state.take_held(), *kit.inbox.take()]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
@@ -82,12 +83,17 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
     """The model has given its answer. A stop hook, or a message that has come in, sends it on."""
     if state.stop_reason != "completed":
         return
-    reason = await wants_more(state, kit)
+    try:
+        reason = await wants_more(state, kit)
+    except BaseException:  # cancelled while a hook was still being asked: this was not the end
+        state.stop_reason = None
+        raise
     if reason:
         state.go_on(reason, "stop_hook", synthetic=True)
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
-    for number, each in enumerate(kit.inbox.take(at_end=True)):
+    incoming = [*state.take_held(at_end=True), *kit.inbox.take(at_end=True)]
+    for number, each in enumerate(incoming):
         if number == 0:
             state.go_on(each.text, "follow_up", synthetic=each.synthetic)
         else:
@@ -111,6 +117,10 @@ async def _end(state: QueryState, kit: Kit) -> None:
     else:
         state.close(kit.prompts.tool_not_started)
         await end_open_parts(state, kit)
+    try:
+        kit.journal.checkpoint(state)
+    except PureAgentLoopError as error:  # what was recorded before holds; the run itself has ended
+        await kit.emit(Event.notice(state.step, safe_str(error)))
     history = state.history(kit.prompts.tool_waiting)
     await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, history))
 

@@ -7,7 +7,7 @@ again, the run goes on. Hard limits end the run with one last answer without too
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices
@@ -84,7 +84,7 @@ class LimitLedger:
         steps: Steps begun.
         tokens: Tokens used.
         tool_calls: Tool calls made.
-        seconds: Seconds worked, up to the last step boundary.
+        seconds: Seconds worked, up to the last step boundary or the end.
         cost: Money spent, as far as there are prices.
         warned_at_step: Steps at the last soft notice.
         warned_at_second: Seconds at the last soft notice.
@@ -100,12 +100,15 @@ class LimitLedger:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _LEDGER_FIELDS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LimitLedger:
         """The reverse of :meth:`to_dict`."""
         return cls(**data)
+
+
+_LEDGER_FIELDS = tuple(each.name for each in fields(LimitLedger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +195,13 @@ class LimitChecker:
         """Count `n` more tool calls."""
         self.ledger.tool_calls += n
 
+    def note_time(self) -> None:
+        """Bring the seconds of the ledger up to date."""
+        self.ledger.seconds = self._clock.monotonic() - self._started
+
     def check(self) -> LimitResult:
         """Judge the ledger now. A soft limit starts its next period."""
-        self.ledger.seconds = self._clock.monotonic() - self._started
+        self.note_time()
         reason = self._hard()
         return LimitResult.stop(reason) if reason else self._soft()
 

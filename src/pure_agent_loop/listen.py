@@ -51,8 +51,13 @@ async def listen(
     return assembler.finish()
 
 
-def cost_of(usage: TokenUsage, kit: Kit) -> float:
-    """What a request cost, as far as there is a price."""
+def charge(usage: TokenUsage, kit: Kit) -> float:
+    """What a request cost; tokens and money go to the shared budget, at its own prices if it has any."""
     model = str(getattr(kit.client, "model", ""))
-    price = price_for(kit.limits.prices, model) or (kit.budget and price_for(kit.budget.prices, model))
+    own = price_for(kit.limits.prices, model)
+    shared = None if kit.budget is None else price_for(kit.budget.prices, model)
+    if kit.budget is not None:
+        price = shared or own
+        kit.budget.add(tokens=usage.total_tokens, cost=price.of(usage) if price else 0.0)
+    price = own or shared
     return price.of(usage) if price else 0.0

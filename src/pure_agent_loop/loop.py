@@ -54,6 +54,7 @@ class ReactLoop:
         enable_doom_detection: False lets the model repeat the same call for ever.
         llm_kwargs: Further fields of every request.
         emit_reasoning_events: Whether events show the thinking.
+        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
         client: Another name for `llm`.
 
     Raises:
@@ -72,6 +73,7 @@ class ReactLoop:
         enable_doom_detection: bool = True,
         llm_kwargs: dict[str, Any] | None = None,
         emit_reasoning_events: bool = False,
+        after_tools: str = "",
         client: ChatModel | None = None,
     ) -> None:
         if (llm is None) == (client is None):
@@ -81,7 +83,7 @@ class ReactLoop:
         chosen = llm if llm is not None else client
         assert chosen is not None
         check_client(chosen)
-        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig))
+        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig), after_tools=(after_tools, str))
         limits = limits or LoopLimits()
         if limits.max_turns is None:
             limits = replace(limits, max_turns=max_steps)
@@ -100,6 +102,7 @@ class ReactLoop:
             options=dict(llm_kwargs or {}),
             compactor=Ladder(),
             emit_reasoning=emit_reasoning_events,
+            after_tools=after_tools,
         )
 
     def run(
@@ -112,13 +115,14 @@ class ReactLoop:
 
         Args:
             task: What to do.
-            system_prompt: The leading system message.
+            system_prompt: The leading system message; `react_prompt` writes one.
             messages: A history to go on from.
 
         Raises:
             ConfigError: `task` is no text.
             HistoryError: `messages` is no list of messages.
             LLMError: When awaited: the model could not be reached or refused the request.
+            ConfigError: When awaited or iterated: this run was started before.
         """
         state, notices = start_state(task, messages, system_prompt, prompts_for())
         return LoopRun(Run(state, replace(self._kit, opening=tuple(notices))))

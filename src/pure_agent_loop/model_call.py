@@ -9,7 +9,7 @@ from pure_agent_loop.doom import note_answer
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
-from pure_agent_loop.listen import cost_of, listen
+from pure_agent_loop.listen import charge, listen
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.measure import guess
@@ -33,13 +33,13 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     await call.parts.end("completed")
     await note_length(response, state, kit)
     usage = response.usage or usage_of(_prompt_tokens(state), response)
-    cost = cost_of(usage, kit)
+    cost = charge(usage, kit)
     _take_in(response, usage, cost, call.request, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
     if kit.budget is not None:
-        kit.budget.add(tokens=usage.total_tokens, cost=cost, tool_calls=len(state.pending))
+        kit.budget.add(tool_calls=len(state.pending))
     await _tell(response, state.step, kit)
     await call.parts.open_calls()
     return response
@@ -74,6 +74,7 @@ async def _ask(state: QueryState, kit: Kit) -> tuple[_ModelCall, LLMResponse]:
                 raise
             if not await make_room(state, kit):
                 raise overflow from error.__cause__
+            state.answers += 1  # the parts of the next one have names of their own
             await kit.emit(Event.retry(state.step, 1, 0.0, safe_str(overflow), call.shown))
     raise AssertionError("make_room says yes only once a step")
 
@@ -100,7 +101,9 @@ class _ModelCall:
         try:
             return await self._kit.journal.effect(key, self._run)
         except asyncio.CancelledError:
-            self._state.keep_partial(self._assembler.partial())
+            partial = self._assembler.partial()
+            cost = 0.0 if partial.usage is None else charge(partial.usage, self._kit)
+            self._state.keep_partial(partial, cost=cost)
             await self.parts.end("error")
             raise
         except LLMError:

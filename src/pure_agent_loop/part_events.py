@@ -23,7 +23,7 @@ class AnswerParts:
         self._open: Part | None = None
         self._written: list[str] = []
         self._count = 0
-        self._message_id = f"msg_{len(state.messages)}"  # its place in the history
+        self._message_id = f"msg_{state.answers}"
 
     async def write(self, kind: PartType, text: str) -> None:
         """More of one kind; another kind that was being written is complete."""
@@ -31,14 +31,16 @@ class AnswerParts:
             await self.end("completed")
             self._open = self._new(kind)
             await self._emit(self._open)
-            await self._change("running", None)
+            self._open = self._open.to("running", self._kit.clock.now())
+            await self._emit(self._open)
         self._written.append(text)
 
     async def end(self, state: PartState) -> None:
         """What was being written is complete, or taken back."""
-        if self._open is not None:
-            await self._change(state, "".join(self._written))
-            self._open, self._written = None, []
+        part, self._open = self._open, None  # first: it is not ended twice, even if telling it fails
+        if part is not None:
+            output, self._written = "".join(self._written), []
+            await self._emit(part.to(state, self._kit.clock.now(), output))
 
     async def open_calls(self) -> None:
         """The answer is whole: each of its calls is a part that is pending."""
@@ -51,11 +53,6 @@ class AnswerParts:
         part_id = f"{self._message_id}.{self._count}"
         now = self._kit.clock.now()
         return Part(part_id, self._state.session_id, self._message_id, kind, created=now)
-
-    async def _change(self, state: PartState, output: str | None) -> None:
-        assert self._open is not None
-        self._open = self._open.to(state, self._kit.clock.now(), output)
-        await self._emit(self._open)
 
     async def _emit(self, part: Part) -> None:
         await self._kit.emit(Event.part(self._state.step, part.to_dict()))
@@ -83,7 +80,7 @@ async def change_part(
         call = next((call for call in state.pending if call.id == call_id), None)
         if call is None:
             return
-        part = _call_part(call, f"msg_{len(state.messages) - 1}", state, kit)
+        part = _call_part(call, f"msg_{state.answers}", state, kit)
     part = part.to(to, kit.clock.now(), output)
     state.parts[call_id] = part
     if part.ended is not None:

@@ -15,7 +15,7 @@ Every other change raises. Frozen values: a change is a new `Part`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
@@ -88,9 +88,12 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
         """The reverse of :meth:`to_dict`."""
         return cls(**data)
+
+
+_FIELDS = tuple(each.name for each in fields(Part))  # `asdict` would copy deeply, at each event

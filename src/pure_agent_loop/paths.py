@@ -1,4 +1,4 @@
-"""Where models, settings and server files are kept: one folder per user."""
+"""Where models, sessions, settings and server files are kept: one folder per user."""
 
 from __future__ import annotations
 

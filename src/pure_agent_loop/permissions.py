@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.text import to_jsonable
 
 Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
@@ -174,8 +175,10 @@ class PermissionRules:
     def __post_init__(self) -> None:
         for name in ("deny", "ask", "allow"):
             given = getattr(self, name)
-            if isinstance(given, str):
-                raise ConfigError(f"PermissionRules.{name}={given!r} must be a list of rules: [{given!r}].")
+            if isinstance(given, str) or not hasattr(given, "__iter__"):
+                raise ConfigError(
+                    f"PermissionRules.{name}={given!r:.80} must be a list of rules: ['shell(git *)']."
+                )
             self._parsed[name] = tuple(map(Rule.parse, given))
 
     def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
@@ -257,6 +260,18 @@ class Ruling:
     def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
         """The reverse of :meth:`to_dict`."""
         return cls(**data)
+
+
+def to_arguments(value: object) -> dict[str, Any]:
+    """Arguments given by a function of the user, as plain JSON: they become part of the state.
+
+    Raises:
+        ConfigError: They are no object.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"Arguments must be a dict; they are {value!r:.80}.")
+    plain: dict[str, Any] = to_jsonable(value)
+    return plain
 
 
 def call_key(tool: str, args: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ Take a set with :func:`prompts_for`, change it with ``dataclasses.replace`` and 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
@@ -33,6 +34,7 @@ class Prompts:
     tool_cancelled: str
     tool_not_started: str
     tool_lost: str
+    tool_interrupted: str
     warned_repetition: str
     refused_repetition: str
     continue_answer: str
@@ -54,6 +56,8 @@ class Prompts:
     summary_calls: str
     memory_note: str
     react: str
+    react_method: str
+    react_rules: str
     json_action: str
     stopped: dict[str, str]
     repetitions: dict[str, str]
@@ -89,6 +93,8 @@ ENGLISH = Prompts(
     tool_cancelled="cancelled while running. Whether it took effect is unknown.",
     tool_not_started="cancelled before it started. It had no effect.",
     tool_lost="the result of this call is not known.",
+    tool_interrupted="the program ended while this call was running. Whether it took effect is unknown; find "
+    "out before you repeat it.",
     warned_repetition="[Notice] You go round in circles: {what}. Use what you have, try something else, or "
     "say why you cannot go on.",
     refused_repetition="{what}. This call was not run. Use the results above, do something else, or say why "
@@ -143,6 +149,12 @@ and stop, to get the result as an Observation; or, once you know the answer,
 
 Thought: I know the answer
 Final Answer: the answer""",
+    react_method="""Work in rounds:
+1. Think: say in a sentence what you know, what is missing, and what to do next.
+2. Act: call the tools that get what is missing; at the same time those that do not need each other.
+3. Observe: read the results, and go by them. Never make one up. If a call failed, find out why first.
+Once you know enough, or no tool helps, write the final answer: complete, and without a call.""",
+    react_rules="Keep to these rules:\n{rules}",
     json_action="""You work in steps. You can use these tools:
 {tools}
 
@@ -186,6 +198,7 @@ CHINESE = Prompts(
     tool_cancelled="运行中被取消。它是否生效未知。",
     tool_not_started="开始之前被取消，没有产生任何影响。",
     tool_lost="这次调用的结果未知。",
+    tool_interrupted="程序在这次调用运行时结束了。它是否生效未知；重复之前请先查明。",
     warned_repetition="【提示】你在原地打转：{what}。请使用已有结果，换一种做法，或说明为什么无法继续。",
     refused_repetition="{what}。这次调用没有执行。请使用上文的结果，换一种做法，或说明为什么无法继续。",
     continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",
@@ -232,6 +245,12 @@ Action Input: 参数，一个 JSON 对象
 
 Thought: 我知道答案了
 Final Answer: 答案""",
+    react_method="""请按轮次工作：
+1. 思考：用一句话说明已知什么、还缺什么、下一步做什么。
+2. 行动：调用能得到所缺信息的工具；互不依赖的工具同时调用。
+3. 观察：阅读结果并以其为准，绝不编造结果。如果调用失败，先弄清原因。
+一旦信息足够，或没有工具能帮忙，就写出最终答案：内容完整，不再调用工具。""",
+    react_rules="请遵守以下规则：\n{rules}",
     json_action="""你分步骤工作。可以使用这些工具：
 {tools}
 
@@ -282,3 +301,26 @@ def prompts_for(language: str | None = None) -> Prompts:
         raise ConfigError(
             f"language={language!r} is not known. Use one of: {', '.join(_BY_LANGUAGE)}."
         ) from None
+
+
+def react_prompt(role: str = "", constraints: Sequence[str] = (), language: str | None = None) -> str:
+    """A system prompt for the ReAct way of working: think, act, observe, and at last the final answer.
+
+    How a call is written is no part of it; that is up to the `tool_mode`. Use it as ``system_prompt=``.
+
+    Args:
+        role: Who the model is and what it is for; leads the prompt.
+        constraints: Rules to keep to, one sentence each.
+        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+
+    Raises:
+        ConfigError: `role` is no text, `constraints` is no list of texts, or the language is not known.
+    """
+    if not isinstance(role, str):
+        raise ConfigError(f"role must be text; it is {role!r:.80}.")
+    if isinstance(constraints, str) or not all(isinstance(each, str) for each in constraints):
+        raise ConfigError(f"constraints must be a list of sentences; it is {constraints!r:.80}.")
+    words = prompts_for(language)
+    rules = "\n".join(f"- {each.strip()}" for each in constraints)
+    parts = [role.strip(), words.react_method, words.react_rules.format(rules=rules) if rules else ""]
+    return "\n\n".join(part for part in parts if part)

@@ -224,9 +224,10 @@ class Renderer:
     def _permission(self, event: Event) -> list[Segment]:
         data = event.data
         words = {"ask": "may it run?", "deny": "not allowed", "allow": "allowed"}
-        reason = f" ({data['reason']})" if data["reason"] else ""
-        line = f"? {data['tool']}({_arguments(data['args'])}): {words.get(data['behavior'], '')}{reason}"
-        return [Segment(line, "yellow")]
+        reason = one_line(safe_text(str(data.get("reason") or "")))
+        what = words.get(str(data.get("behavior")), "")
+        call = f"{one_line(str(data.get('tool', '')))}({_arguments(data.get('args'))})"
+        return [Segment(f"? {call}: {what}{f' ({reason})' if reason else ''}", "warning")]
 
     def _compaction(self, event: Event) -> list[Segment]:
         data = event.data

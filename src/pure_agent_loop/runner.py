@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,8 @@ class Run:
         self.state = state
         self.events: list[Event] = []
         self._kit = kit
+        self._is_started = False
+        weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; from any thread. It reads it before its next step."""
@@ -41,8 +44,13 @@ class Run:
         self._kit.inbox.follow_up(text)
 
     async def wait(self) -> AgentResult:
-        """Run to the end."""
-        await run_loop(self.state, replace(self._kit, emit=self._keep))
+        """Run to the end.
+
+        Raises:
+            ConfigError: It was started before, in whatever way.
+        """
+        self._begin()
+        await self._run(self._keep)
         return self.result()
 
     def wait_sync(self) -> AgentResult:
@@ -67,15 +75,36 @@ class Run:
         """The outcome, once the run has ended."""
         return AgentResult.from_state(self.state, self.events, self._kit.prompts)
 
+    def history(self) -> list[Message]:
+        """The messages so far, valid, with the thinking, which some servers want back."""
+        return self.state.full_history(self._kit.prompts.tool_waiting)
+
+    def _begin(self) -> None:
+        """A second start would go on in a state that has ended, or that another task is changing."""
+        if self._is_started:
+            raise ConfigError(
+                "This run was started already, and a run can be started only once. "
+                "Make another one: agent.prepare(task), or loop.run(task)."
+            )
+        self._is_started = True
+
     async def _keep(self, event: Event) -> None:
         self.events.append(event)
 
     async def _start(self, emit: Emit) -> None:
+        self._begin()
+
         async def keep_and_emit(event: Event) -> None:
             self.events.append(event)
             await emit(event)
 
-        await run_loop(self.state, replace(self._kit, emit=keep_and_emit))
+        await self._run(keep_and_emit)
+
+    async def _run(self, emit: Emit) -> None:
+        try:
+            await run_loop(self.state, replace(self._kit, emit=emit))
+        finally:
+            self._kit.journal.close()
 
 
 def start_state(
@@ -111,7 +140,7 @@ def resumed_state(
     """A copy of a state, ready to go on, and notices about what had to be repaired.
 
     Args:
-        task: Something more to do; None to go on with what it was doing.
+        task: Something more to do, under the same limits; None to go on with what it was doing.
         state: A state or its plain form.
         prompts: The words of the framework.
 
@@ -129,7 +158,8 @@ def resumed_state(
     copy.resume()
     if task is not None:
         copy.close(prompts.tool_not_started)
-        copy.task = task
+        copy.task, copy.tool_rounds, copy.denied = task, 0, {}
+        copy.must_close, copy.denied_rounds, copy.stop_hook_count = "", 0, 0  # they were about the old task
         copy.go_on(task, "follow_up")
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 

@@ -32,22 +32,16 @@ from pure_agent_loop.messages import (
     user_message,
 )
 from pure_agent_loop.parts import Part
-from pure_agent_loop.permissions import (
-    Permission,
-    PermissionRequest,
-    Ruling,
-    Verdict,
-    as_permission,
-    call_key,
-)
+from pure_agent_loop.permissions import Ruling
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.questions import Questions
 
 MAX_CONTINUATIONS = 3
 SUSPENDED = "waiting_permission"
 
 
 @dataclass(slots=True)
-class QueryState:
+class QueryState(Questions):
     """Where a run stands.
 
     Args:
@@ -71,6 +65,7 @@ class QueryState:
         output_raised: True once the output limit cut off a call, or everything; a limit of the caller is
             doubled then.
         awaiting: The step has begun, and its answer is awaited.
+        answers: How many answers were asked for, in all runs of this state; names them in `parts`.
         tool_rounds: How many answers with calls were carried out.
         rulings: What was decided about the pending calls, by call id.
         denied: Calls that were refused, with the reason: they are not asked about again.
@@ -109,6 +104,7 @@ class QueryState:
     asked_again: bool = False
     output_raised: bool = False
     awaiting: bool = False
+    answers: int = 0
     tool_rounds: int = 0
     rulings: dict[str, Ruling] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)
@@ -155,6 +151,7 @@ class QueryState:
         if not self.closing:
             self.ledger.steps += 1
         self.awaiting, self.has_attempted_reactive_compact = True, False
+        self.answers += 1
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
         """Ask for the last answer without tools, because of a hard limit."""
@@ -210,8 +207,9 @@ class QueryState:
         self.context.replaced(boundary)
         track(self.auto_compact_tracking, boundary)
 
-    def keep_partial(self, response: LLMResponse) -> None:
+    def keep_partial(self, response: LLMResponse, *, cost: float = 0.0) -> None:
         """Keep the text of an answer that was interrupted. Its calls never happened."""
+        self.ledger.cost += cost
         if response.usage is not None:
             self.count(response.usage)
         if response.content:
@@ -272,64 +270,30 @@ class QueryState:
     def go_on(self, text: str, reason: str, *, synthetic: bool = False) -> None:
         """The run would have ended, but there is more to do. The answer so far stays in the history."""
         self.stop_reason, self.answer = None, []
+        self.max_output_recovery_count, self.asked_again = 0, False
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
+        self.tool_rounds = 0  # what is asked now may need tools again
         self.add_user(text, synthetic=synthetic)
+
+    def take_held(self, *, at_end: bool = False) -> list[Incoming]:
+        """Take out the held messages that are due; see `Inbox.take`."""
+        due = [each for each in self.held if at_end or each.when == "step"]
+        self.held = [each for each in self.held if each not in due]
+        return due
 
     def resume(self) -> None:
         """Take up a run that has ended, or was suspended, where it stands."""
         if self.stop_reason in (None, "completed"):
             return
+        if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
+            self.stop_reason = None
+            return
         self.stop_reason, self.closing, self.must_close, self.note = None, "", "", ""
+        self.denied_rounds = 0
         self.awaiting, self.failure = False, None
         if not self.pending:
             self.answer = []
-
-    # -- permissions --------------------------------------------------------------------------------
-
-    @property
-    def questions(self) -> list[PermissionRequest]:
-        """The pending calls that wait for an answer of a person."""
-        return [
-            PermissionRequest(call.id, call.name, ruling.args, ruling.message, self.step)
-            for call in self.pending
-            if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
-        ]
-
-    def answer_permission(self, call_id: str, verdict: Verdict) -> None:
-        """Answer one of the `questions`. Once all are answered the run can go on.
-
-        Args:
-            call_id: Which one.
-            verdict: ``allow``, ``deny``, or a `Permission` that says more.
-
-        Raises:
-            ConfigError: Nothing is asked about that call, or the verdict is neither.
-        """
-        asked = {question.call_id: question for question in self.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
-        permission = as_permission(verdict)
-        if permission.behavior == "ask":
-            raise ConfigError("A question is answered with 'allow' or 'deny', not with 'ask'.")
-        self.rule(call_id, permission, asked[call_id].args)
-
-    def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
-        """Write down what was decided about a pending call."""
-        call = next(call for call in self.pending if call.id == call_id)
-        if permission.behavior == "deny":
-            self.denied[call_key(call.name, call.arguments)] = permission.message
-            if permission.interrupt:
-                self.must_close = "permission_denied"
-            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
-        else:
-            updated = args if permission.updated_args is None else permission.updated_args
-            if permission.always and call.name not in self.always_allowed:
-                self.always_allowed.append(call.name)
-            ruling = Ruling(permission.behavior, updated, message=permission.message)
-        self.rulings[call_id] = ruling
-        return ruling
 
     def close(self, text: str) -> None:
         """Give every call that is still open `text` as its result, so that the history is valid."""

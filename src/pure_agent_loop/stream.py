@@ -78,12 +78,12 @@ class EventStream:
             _wake(self._reader)
 
     async def _emit(self, event: Event) -> None:
+        if not self._left:  # before any wait: else it is lost when the run is cancelled there
+            self._buffer.append(event)
+            _wake(self._reader)
         while len(self._buffer) >= BUFFER_EVENTS and not self._left:
             self._writer = asyncio.get_running_loop().create_future()
             await self._writer
-        if not self._left:
-            self._buffer.append(event)
-            _wake(self._reader)
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

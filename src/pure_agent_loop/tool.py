@@ -260,6 +260,8 @@ def tool(
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
     """
+    if isinstance(function, Tool):
+        return function
     if function is not None:
         return Tool(function)
     return partial(Tool, **options)

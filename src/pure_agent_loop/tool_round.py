@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.doom import note_result
 from pure_agent_loop.events import Event
@@ -67,6 +67,7 @@ def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
         return _Planned(call, None)
     denied = ruling.kind == "PermissionDenied"
     why = kit.prompts.tool_denied.format(reason=ruling.message) if denied else ruling.message
+    why = why.replace("  ", " ")  # there may be no reason
     return _Planned(call, failed(kit.prompts, call.name, ruling.kind, why))
 
 
@@ -79,7 +80,14 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
     seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     planned.seconds = min((each for each in (seconds, left) if each is not None), default=None)
-    planned.task = asyncio.create_task(_timed(f"{state.step}:tool:{call.id}", _effect(call, tool, kit), kit))
+    about = {
+        "tool": call.name,
+        "args": call.arguments,
+        "call_id": call.id,
+        "idempotent": tool is not None and tool.idempotent,
+    }
+    key, effect = f"{state.step}:tool:{call.id}", _effect(call, tool, kit)
+    planned.task = asyncio.create_task(_timed(key, effect, about, kit))
     if planned.seconds is not None:
         planned.deadline = asyncio.get_running_loop().time() + planned.seconds
 
@@ -99,9 +107,11 @@ def _effect(call: ToolCall, tool: Tool | None, kit: Kit) -> Callable[[], Awaitab
     return effect
 
 
-async def _timed(key: str, effect: Callable[[], Awaitable[ToolOutcome]], kit: Kit) -> _Timed:
+async def _timed(
+    key: str, effect: Callable[[], Awaitable[ToolOutcome]], about: dict[str, Any], kit: Kit
+) -> _Timed:
     started = kit.clock.monotonic()
-    outcome = await kit.journal.effect(key, effect)
+    outcome = await kit.journal.effect(key, effect, about)
     return _Timed(outcome, kit.clock.monotonic() - started)
 
 
@@ -113,7 +123,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
         outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
     warning = _warning(call, outcome, state, kit)
     outcome = _cut(call, outcome, state, kit)
-    outcome = replace(outcome, text=outcome.text + warning)
+    planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
@@ -174,9 +184,13 @@ async def _stop_all(planned: list[_Planned], state: QueryState, kit: Kit) -> Non
 def _unfinished(planned: _Planned, state: QueryState, kit: Kit) -> str:
     """The result of a call whose round was broken off, as far as it is known."""
     task = planned.task
+    if planned.outcome is not None:
+        return planned.outcome.text
     if task is None:
-        return planned.outcome.text if planned.outcome is not None else kit.prompts.tool_not_started
+        return kit.prompts.tool_not_started
     if not task.done() or task.cancelled() or task.exception() is not None:
+        return kit.prompts.tool_cancelled
+    if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
     return _cut(planned.call, task.result().outcome, state, kit).text
 

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from tests.helpers import add, check_events, check_result, nothing_left, start, tool_texts, until
 
-from pure_agent_loop import CancelToken, LLMError, RetryConfig, TokenUsage, tool
+from pure_agent_loop import CancelToken, Hooks, LLMError, PermissionRules, RetryConfig, TokenUsage, tool
+from pure_agent_loop.clock import SystemClock
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.permissions import PermissionPolicy
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.runner import Run
 from pure_agent_loop.testing import Gate, ScriptedLLM, Signal, call, deltas
@@ -56,6 +59,7 @@ class Scene:
 
 
 TOKEN = "token"
+ASKING = PermissionPolicy(rules=PermissionRules(ask=["add"]))
 
 
 def run_of(llm: Any, tools: Any = (), **kit: Any) -> Run:
@@ -173,8 +177,8 @@ def journal() -> Scene:
     """The value is there, but not yet written down."""
     waiting = Waiting()
 
-    class Slow:
-        async def effect(self, key: str, run: Any) -> Any:
+    class Slow(MemoryJournal):
+        async def effect(self, key: str, run: Any, about: Any = None) -> Any:
             value = await run()
             if key.startswith("2:"):
                 await waiting.wait()
@@ -184,7 +188,66 @@ def journal() -> Scene:
     return Scene(run_of(llm, [add], journal=Slow()), waiting.reached, ["2"], "the answer")
 
 
+def question() -> Scene:
+    waiting = Waiting()
+    run = run_of(ScriptedLLM([call("add", a=1, b=1)]), [add], on_ask=waiting.wait, permissions=ASKING)
+    return Scene(run, waiting.reached, [ENGLISH.tool_not_started])
+
+
+def question_in_a_thread() -> Scene:
+    reached, let_go = Signal("the question"), Signal("the end of the question")
+
+    def ask(_: Any) -> str:
+        reached.set()
+        let_go.wait()
+        return "allow"
+
+    run = run_of(ScriptedLLM([call("add", a=1, b=1)]), [add], on_ask=ask, permissions=ASKING)
+    return Scene(run, reached, [ENGLISH.tool_not_started], after=let_go.set)
+
+
+def hook_before_a_tool() -> Scene:
+    waiting = Waiting()
+    run = run_of(ScriptedLLM([call("add", a=1, b=1)]), [add], hooks=Hooks(before_tool=[waiting.wait]))
+    return Scene(run, waiting.reached, [ENGLISH.tool_not_started])
+
+
+def hook_after_a_tool() -> Scene:
+    """What the hook may have wanted to keep back is not shown."""
+    waiting = Waiting()
+    run = run_of(ScriptedLLM([call("add", a=1, b=1)]), [add], hooks=Hooks(after_tool=[waiting.wait]))
+    return Scene(run, waiting.reached, [ENGLISH.tool_cancelled])
+
+
+def stop_hook() -> Scene:
+    waiting = Waiting()
+    run = run_of(ScriptedLLM(["the answer"]), hooks=Hooks(on_stop=[waiting.wait]))
+    return Scene(run, waiting.reached, content="the answer")
+
+
+def wait_before_a_tool_is_tried_again() -> Scene:
+    waiting = Waiting()
+
+    class Slow(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            await waiting.wait()
+
+    @tool(idempotent=True)
+    def fails() -> str:
+        """Fail."""
+        raise ValueError("no luck")
+
+    run = run_of(ScriptedLLM([call("fails")]), [fails], tool_attempts=3, clock=Slow())
+    return Scene(run, waiting.reached, [ENGLISH.tool_cancelled])
+
+
 SCENES = [
+    question,
+    question_in_a_thread,
+    hook_before_a_tool,
+    hook_after_a_tool,
+    stop_hook,
+    wait_before_a_tool_is_tried_again,
     first_byte,
     mid_stream,
     retry_wait,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -121,7 +123,7 @@ def test_the_model_of_a_local_server_is_asked_for_if_none_is_named(pal):
     assert server.requests[0].body["model"] == "first"
 
 
-def test_with_no_model_at_all_it_says_three_ways_out():
+def test_with_no_model_at_all_it_says_three_ways_out(tmp_path: Path):
     code = (
         "import sys; sys.modules['xllamacpp'] = None\n"
         "from pure_agent_loop.cli.choose import *\n"
@@ -130,6 +132,7 @@ def test_with_no_model_at_all_it_says_three_ways_out():
         "try: _open_embedded(Embedded('local', ''), 'off', print, print)\n"
         "except ConfigError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    env = {**os.environ, "PURE_AGENT_LOOP_HOME": str(tmp_path)}  # where no server runs that could be joined
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     for way in ("OPENAI_API_KEY", "ollama serve", "pip install '.[local]'"):
         assert way in done.stdout

@@ -25,6 +25,7 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.compaction.shape import estimate, newest_question
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.kit import NoCompaction
 from pure_agent_loop.messages import user_message
 from pure_agent_loop.prompts import ENGLISH
@@ -166,8 +167,8 @@ def test_without_summaries_no_request_is_spent():
 def test_what_a_summary_takes_counts_in_the_usage_and_passes_the_journal():
     keys = []
 
-    class Recording:
-        async def effect(self, key, run):
+    class Recording(MemoryJournal):
+        async def effect(self, key, run, about=None):
             assert key not in keys
             keys.append(key)
             return await run()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.helpers import add, check_events, check_result, nothing_left, until
 
-from pure_agent_loop import Agent, EventType, LLMError
+from pure_agent_loop import Agent, CancelToken, EventType, Inbox, LLMError
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, check_history, deltas
 
 pytestmark = pytest.mark.anyio
@@ -137,3 +137,39 @@ async def test_an_unread_stream_changes_nothing():
     conversation.send_stream_sync("never read")
     await conversation.send_stream("never read").aclose()
     assert (llm.requests, conversation.messages) == ([], [])
+
+
+SEND = {
+    "send": lambda it, *args, **more: asyncio.run(it.send(*args, **more)),
+    "send_sync": lambda it, *args, **more: it.send_sync(*args, **more),
+    "send_stream": lambda it, *args, **more: asyncio.run(all_of(it.send_stream(*args, **more))),
+    "send_stream_sync": lambda it, *args, **more: list(it.send_stream_sync(*args, **more)),
+}
+
+
+async def all_of(stream):
+    return [event async for event in stream]
+
+
+@pytest.mark.parametrize("way", SEND)
+def test_each_way_can_be_stopped_and_steered(way):
+    llm, conversation = talk("one", "two", "three")
+    token = CancelToken()
+    token.cancel()
+    SEND[way](conversation, "never asked", cancel_token=token)
+    assert llm.requests == []
+    inbox = Inbox()
+    inbox.steer("by the way")
+    inbox.follow_up("and then?")
+    SEND[way](conversation, "first", inbox=inbox)
+    assert said(llm) == ["never asked", "first", "by the way", "and then?"]
+    SEND[way](conversation, "second")
+    assert said(llm)[-1] == "second"
+
+
+def test_a_question_leaves_a_history_that_says_so():
+    _, conversation = talk(call("add", a=1, b=2), "well", permission_mode="ask")
+    assert conversation.send_sync("one").stop_reason == "waiting_permission"
+    assert check_history(conversation.messages) == []
+    assert "waiting for a person" in conversation.messages[-1]["content"]
+    assert conversation.send_sync("two").content == "well"

@@ -21,6 +21,7 @@ from tests.helpers import (
 
 from pure_agent_loop import LLMError, LLMResponse, LoopLimits, ToolCall, tool
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas, raw_call
 from pure_agent_loop.tool import ToolOutcome
@@ -28,27 +29,27 @@ from pure_agent_loop.tool import ToolOutcome
 pytestmark = pytest.mark.anyio
 
 
-class Recording:
+class Recording(MemoryJournal):
     """A journal that writes down each effect."""
 
     def __init__(self):
         self.values = {}
 
-    async def effect(self, key, run):
+    async def effect(self, key, run, about=None):
         assert key not in self.values, f"{key} happened twice"
         self.values[key] = None  # in the order in which they begin; they may end in another
         self.values[key] = await run()
         return self.values[key]
 
 
-class Replaying:
+class Replaying(MemoryJournal):
     """A journal that knows every value already."""
 
     def __init__(self, values):
         self.values = values
         self.asked = []
 
-    async def effect(self, key, run):
+    async def effect(self, key, run, about=None):
         self.asked.append(key)
         return self.values[key]
 
@@ -122,8 +123,8 @@ async def test_a_journal_that_fails_ends_the_run_and_leaves_no_tool_running():
         finally:
             ended.append("slow")
 
-    class Full:
-        async def effect(self, key, run):
+    class Full(MemoryJournal):
+        async def effect(self, key, run, about=None):
             if key.endswith("call_1"):
                 await started.wait()
                 raise OSError("disk full")
@@ -224,7 +225,7 @@ def test_denied_calls_go_past_the_journal():
     journal = Recording()
     with ScriptedLLM([call("add", a=1, b=2), "no"]) as llm:
         run_kernel(llm, [add], can_use_tool=lambda *_: "deny", journal=journal)
-    assert list(journal.values) == ["1:model", "2:model"]
+    assert list(journal.values) == ["1:model", "1:permit:call_1", "2:model"]
 
 
 # -- inbox, compactor, opening --------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from tests.helpers import E, add, check_result, drive, run_kernel, start, tool_texts, types
 
 from pure_agent_loop import LoopLimits, QueryState, TokenUsage, ToolCall, tool
+from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.kit import NoCompaction
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.prompts import ENGLISH
@@ -20,7 +21,7 @@ def there_and_back(state):
     return QueryState.from_dict(json.loads(json.dumps(state.to_dict(), allow_nan=False)))
 
 
-class Snapshots:
+class Snapshots(MemoryJournal):
     """Takes the state apart at every seam of a run and keeps each copy under the name of the moment."""
 
     def __init__(self):
@@ -41,7 +42,7 @@ class Snapshots:
     async def compact(self, state):
         self.take("compact")
 
-    async def effect(self, key, run):
+    async def effect(self, key, run, about=None):
         self.take(f"before {key}")
         value = await run()
         self.take(f"after {key}")

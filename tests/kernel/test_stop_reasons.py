@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.helpers import E, add, check_events, of_type, run_agent, run_kernel, start, tool_texts, types
+import json
+from functools import partial
 
-from pure_agent_loop import CancelToken, LLMError, LoopLimits, QueryState, tool
+import pytest
+from tests.helpers import (
+    E,
+    add,
+    check_events,
+    check_result,
+    of_type,
+    run_agent,
+    run_kernel,
+    start,
+    tool_texts,
+    types,
+)
+
+from pure_agent_loop import (
+    Agent,
+    Budget,
+    CancelToken,
+    LLMError,
+    LoopLimits,
+    Permission,
+    Price,
+    QueryState,
+    tool,
+)
 from pure_agent_loop.kernel import run_loop
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.prompts import CHINESE, ENGLISH
@@ -19,39 +43,152 @@ def same_call(n):
     return [call("add", a=1, b=1)] * n
 
 
+def denying(**more):
+    return {"can_use_tool": lambda *_: Permission("deny", **more)}
+
+
+def used_up(**used):
+    budget = Budget(max_tokens=100, max_tool_calls=100, max_cost=100, prices={"*": Price(1, 1)})
+    budget.add(**used)
+    return {"budget": budget}
+
+
+def cancelled():
+    token = CancelToken()
+    token.cancel()
+    return {"cancel_token": token}
+
+
+FREE = LoopLimits(timeout=None)
+A_TOKEN = {"scripted": Price(1e6, 1e6)}  # costs one
+OVER = "The budget of time or money is used up."
+NOT_ALLOWED = "The calls needed were not allowed."
+
+# Each reason, and each way to it: reason, what the run is given, what the model says, the answer.
 CASES = {
-    "completed": (LoopLimits(), [ADDS[1], "2."], "2."),
-    "token_limit": (
-        LoopLimits(max_tokens=20),
-        [*ADDS[:2], "so far 2"],
-        "so far 2\n\n[Stopped: The token",
+    "completed": ("completed", {}, [ADDS[1], "2."], "2."),
+    "tokens": (
+        "token_limit",
+        {"limits": LoopLimits(max_tokens=20)},
+        [*ADDS[:2], "so far"],
+        "so far\n\n[Stopped: The token limit is reached.]",
     ),
-    "max_steps": (
-        LoopLimits(max_turns=2),
-        [*ADDS[:2], "so far 2"],
-        "so far 2\n\n[Stopped: The step",
+    "turns": (
+        "max_steps",
+        {"limits": LoopLimits(max_turns=2)},
+        [*ADDS[:2], "so far"],
+        "so far\n\n[Stopped: The step limit is reached.]",
     ),
-    "max_tool_calls": (
-        LoopLimits(max_tool_calls=2),
-        [ADDS[:2], "so far 2"],
-        "so far 2\n\n[Stopped: The limit of tool calls is reached.]",
+    "tool calls": (
+        "max_tool_calls",
+        {"limits": LoopLimits(max_tool_calls=2)},
+        [ADDS[:2], "so far"],
+        "so far\n\n[Stopped: The limit of tool calls is reached.]",
     ),
-    "doom_loop": (LoopLimits(), [*same_call(4), "I was stuck"], "I was stuck\n\n[Stopped: The model went"),
-    "output_limit": (LoopLimits(), [CUT, CUT, CUT, CUT], "cut cut cut cut "),
-    "content_filter": (LoopLimits(), [answer("I will", finish_reason="content_filter")], "I will"),
-    "error": (LoopLimits(), [ADDS[1], LLMError("gone", kind="auth")], ""),
+    "seconds": (
+        "budget",
+        {"limits": LoopLimits(max_seconds=5, timeout=None), "clock": FakeClock},
+        [LLMError("busy", kind="overloaded", retry_after=10), ADDS[1], "so far"],
+        f"so far\n\n[Stopped: {OVER}]",
+    ),
+    "money": (
+        "budget",
+        {"limits": LoopLimits(max_cost=10, prices=A_TOKEN)},
+        [ADDS[1], "so far"],
+        f"so far\n\n[Stopped: {OVER}]",
+    ),
+    "shared tokens": ("budget", partial(used_up, tokens=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
+    "shared calls": ("budget", partial(used_up, tool_calls=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
+    "shared money": ("budget", partial(used_up, cost=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
+    "shared while it runs": (
+        "budget",
+        partial(used_up, tokens=90),
+        [ADDS[1], "so far"],
+        f"so far\n\n[Stopped: {OVER}]",
+    ),
+    "doom loop": (
+        "doom_loop",
+        {},
+        [*same_call(4), "I was stuck"],
+        "I was stuck\n\n[Stopped: The model went round in circles.]",
+    ),
+    "cancelled": ("cancelled", cancelled, [], ""),
+    "denied rounds": (
+        "permission_denied",
+        denying,
+        [*ADDS[:3], "I may not"],
+        f"I may not\n\n[Stopped: {NOT_ALLOWED}]",
+    ),
+    "denied with an interrupt": (
+        "permission_denied",
+        partial(denying, interrupt=True),
+        [ADDS[1], "I may not"],
+        f"I may not\n\n[Stopped: {NOT_ALLOWED}]",
+    ),
+    "waiting": ("waiting_permission", {"can_use_tool": lambda *_: "ask"}, [["I add. ", ADDS[1]]], ""),
+    "waiting, asked in vain": (
+        "waiting_permission",
+        {"can_use_tool": lambda *_: "ask", "on_ask": lambda _: "ask"},
+        [ADDS[:2]],
+        "",
+    ),
+    "error": ("error", {}, [ADDS[1], LLMError("gone", kind="auth")], ""),
+    "empty twice": ("error", {}, [answer(""), answer("")], ""),
+    "output limit": (
+        "output_limit",
+        {},
+        [CUT] * 4,
+        "cut cut cut cut \n\n[Stopped: The answer was cut off at the output limit again and again.]",
+    ),
+    "cut, then nothing": (
+        "output_limit",
+        {},
+        [CUT, answer("")],
+        "cut \n\n[Stopped: The answer was cut off at the output limit again and again.]",
+    ),
+    "content filter": (
+        "content_filter",
+        {},
+        [answer("I will", finish_reason="content_filter")],
+        "I will\n\n[Stopped: The server's content filter cut the answer off.]",
+    ),
 }
+BY_A_LIMIT = {"token_limit", "max_steps", "max_tool_calls", "budget", "doom_loop", "permission_denied"}
 
 
-@pytest.mark.parametrize("reason", CASES)
-def test_each_reason(reason):
-    limits, script, content = CASES[reason]
+def test_the_table_has_every_reason():
+    with_a_note = {*ENGLISH.stopped}
+    assert {case[0] for case in CASES.values()} == {
+        *with_a_note,
+        *("completed", "cancelled", "error", "waiting_permission"),
+    }
+    assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
+    assert set(CHINESE.stopped) == with_a_note
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_reason(case):
+    reason, given, script, content = CASES[case]
+    kit = dict(given() if callable(given) else given)
+    kit = {name: value() if value is FakeClock else value for name, value in kit.items()}
     with ScriptedLLM(script) as llm:
-        result = run_agent(llm, [add], limits=limits)
-    assert result.stop_reason == reason
-    assert result.content.startswith(content)
+        result = run_kernel(llm, [add], **{"limits": FREE, **kit})
+    assert (result.stop_reason, result.content) == (reason, content)
     assert result.messages[0] == {"role": "user", "content": "go"}
-    assert result.state.failure is None or reason == "error"
+    assert (result.state.failure is not None) == (reason == "error")
+    saved = json.loads(json.dumps(result.state.to_dict(), allow_nan=False))
+    assert QueryState.from_dict(saved) == result.state
+    if reason in BY_A_LIMIT:
+        assert llm.requests[-1].tools is None
+        assert of_type(result.events, E.ERROR) == []
+    # Whatever the end was: the history goes on, and so does the state.
+    with ScriptedLLM(["Hello again."]) as llm:
+        again = check_result(Agent(llm=llm).run("again", result.messages))
+    assert (again.content, of_type(again.events, E.NOTICE)) == ("Hello again.", [])  # nothing was repaired
+    with ScriptedLLM(["Hello again."]) as llm:
+        again = Agent(llm=llm).run("again", state=saved)
+    check_result(again, result.state.turn_count + 1)
+    assert (again.stop_reason, again.content) == ("completed", "Hello again.")
 
 
 def test_budget():

@@ -17,6 +17,8 @@ from tests.llm.test_recover import CALL, SIZES, TOOLS
 OSLO = [("get_weather", {"city": "Oslo"}, None)]
 ACTION = '{"tool": "get_weather", "arguments": {"city": "Oslo"}}'
 
+NOW = '{"tool": "now", "arguments": {}}'
+
 
 def final(text):
     return json.dumps({"tool": "final_answer", "arguments": {"answer": text}})
@@ -60,6 +62,21 @@ def test_an_action_becomes_a_call(text):
 def test_several_actions_keep_their_order_and_a_made_up_answer_is_dropped():
     text = f'{ACTION}\n{{"tool": "now", "arguments": {{}}}}\n{final("made up")}\n{ACTION}'
     assert read(text)[:2] == ("", [*OSLO, ("now", {}, None)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[{ACTION}, {NOW}]",
+        f"```json\n[\n  {ACTION},\n  {NOW}\n]\n```",
+        f"{ACTION}, {NOW}",
+        f'{{"actions": [{ACTION}, {NOW}]}}',
+        f'{{"calls": [{ACTION}, {NOW}, {final("made up")}]}}',
+    ],
+)
+def test_a_model_that_is_not_held_to_one_action_may_write_several(text):
+    assert read(text)[:2] == ("", [*OSLO, ("now", {}, None)])
+    assert read(text, [1])[:2] == read(text)[:2]
 
 
 @pytest.mark.parametrize(

@@ -374,3 +374,14 @@ def test_the_client_is_closed_with_the_agent():
     llm = ScriptedLLM([])
     asyncio.run(ToolModeClient(llm, "auto", ENGLISH).aclose())
     assert llm.closed
+
+
+@pytest.mark.parametrize(
+    ("mode", "own"), [("text", {"stop": ["END"]}), ("json", {"response_format": {"type": "text"}})]
+)
+def test_what_the_caller_asked_for_is_not_left_out_when_it_is_refused(mode, own):
+    error = LLMError(f"{next(iter(own))} is not supported", kind="bad_request")
+    with ScriptedLLM([error]) as llm, pytest.raises(LLMError) as caught:
+        ask(ToolModeClient(llm, mode, ENGLISH), **own)
+    assert caught.value is error
+    assert len(llm.requests) == 1

@@ -207,6 +207,59 @@ def test_a_tool_never_seen_before_is_chosen_without_a_request():
     assert response.raw == {"requests": 1}
 
 
+def test_several_values_are_several_calls_with_ids_of_their_own():
+    inner = Inner(answers=[json.dumps({"city": "Oslo"}), json.dumps({"city": "Rome"})])
+    messages = user("What is the weather in Oslo and Rome?")
+    _, response = ask(LocalClient(inner), messages, [other_tool()])
+    assert [c.arguments for c in response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
+    asked = [request[0][-1]["content"].rsplit("\n", 1)[-1] for request in inner.requests]
+    assert asked == ["Question: What is the weather in Oslo?", "Question: What is the weather in Rome?"]
+    assert [c.id for c in response.tool_calls] == ["call_local_1", "call_local_1_1"]
+    assert response.raw == {"requests": 2}
+
+
+def test_the_same_call_is_made_once():
+    inner = Inner(answers=[json.dumps({"city": "Oslo"})] * 2)
+    _, response = ask(LocalClient(inner), user("What is the weather in Oslo and Rome?"), [other_tool()])
+    assert [c.arguments for c in response.tool_calls] == [{"city": "Oslo"}]
+
+
+def test_a_caller_who_wants_one_call_at_a_time_gets_one():
+    inner = Inner(answers=[json.dumps({"city": "Oslo"})])
+    question = user("What is the weather in Oslo and Rome?")
+    _, response = ask(LocalClient(inner), question, [other_tool()], parallel_tool_calls=False)
+    assert len(response.tool_calls) == 1
+
+
+def test_a_later_call_takes_what_it_does_not_say_from_the_one_before():
+    sights = other_tool(name="find_sights", description="Find the sights of a city.")
+    inner = Inner(answers=[json.dumps({"city": "Oslo"})])
+    question = user("Tell me the weather of the city Oslo. Then find the sights of the same city.")
+    _, response = ask(LocalClient(inner), question, [other_tool(), sights])
+    calls = [(c.name, c.arguments) for c in response.tool_calls]
+    assert calls == [("get_weather", {"city": "Oslo"}), ("find_sights", {"city": "Oslo"})]
+    assert len(inner.requests) <= 1
+
+
+def test_all_results_of_several_calls_are_told():
+    calls = [
+        {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": json.dumps({"city": c})},
+        }
+        for i, c in enumerate(("Oslo", "Rome"))
+    ]
+    messages = [
+        *user("What is the weather in Oslo and Rome?"),
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c0", "content": "rain"},
+        {"role": "tool", "tool_call_id": "c1", "content": "sun"},
+    ]
+    _, response = ask(LocalClient(Inner(answers=["It rains."])), messages, [other_tool()])
+    assert response.content == "Result of get_weather(Oslo):\nrain\n\nResult of get_weather(Rome):\nsun"
+
+
 def test_a_question_that_no_such_tool_helps_with_is_answered_in_words():
     inner = Inner(answers=["Shakespeare"])
     _, response = ask(LocalClient(inner), user("Who wrote Hamlet?"), [other_tool()])
@@ -241,3 +294,29 @@ def test_a_larger_model_writes_the_arguments_freely():
     client = LocalClient(inner, tiny=False)
     _, response = ask(client, user("What is the weather in Oslo?"), [other_tool()])
     assert response.tool_calls[0].arguments == {"city": "Oslo, Norway"}
+
+
+def test_the_state_of_a_place_is_asked_for_where_the_tool_wants_it():
+    city = {"type": "string", "description": "The city and state, e.g. Austin, TX"}
+    parameters = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    described = {"name": "get_weather", "description": "The weather in a city.", "parameters": parameters}
+    schema = {"type": "function", "function": described}
+    inner = Inner(answers=['{"city": "Boise"}', '"Boise, ID"'])
+    response = ask(LocalClient(inner), user("The weather in Boise?"), [schema])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise, ID"}
+    held = inner.requests[-1][2]["response_format"]["json_schema"]["schema"]
+    assert held == {"type": "string", "pattern": "^Boise, [A-Z]{2}$"}
+    whole = Inner(answers=['"unused"'])
+    response = ask(LocalClient(whole), user("The weather in Boise, ID?"), [schema])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise, ID"}
+    assert whole.requests == []
+
+
+@pytest.mark.parametrize("broken", ['"Boise, I', "{}", ""])
+def test_a_place_stays_as_it_was_if_the_model_fails(broken):
+    city = {"type": "string", "description": "The city and state, e.g. Austin, TX"}
+    parameters = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    described = {"name": "get_weather", "description": "The weather in a city.", "parameters": parameters}
+    inner = Inner(answers=['{"city": "Boise"}', broken])
+    response = ask(LocalClient(inner), user("The weather in Boise?"), [{"function": described}])[1]
+    assert response.tool_calls[0].arguments == {"city": "Boise"}

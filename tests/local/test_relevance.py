@@ -79,3 +79,38 @@ def test_endings_and_filling_words_do_not_count():
 
 def test_a_tool_without_schema_and_description_can_be_scored():
     assert len(relevance("ping the host", read_tools([schema("ping"), {"function": {"name": "x"}}]))) == 2
+
+
+def test_what_is_done_tells_tools_for_one_matter_apart():
+    tools = read_tools(
+        [
+            schema("cancel_cab", "Cab for a trip to an address.", address=TEXT),
+            schema("reserve_cab", "Cab for a trip to an address.", address=TEXT),
+        ]
+    )
+    for question, name in (
+        ("Book me a cab to 5 Elm Road", "reserve_cab"),
+        ("Remove the cab to 5 Elm Road", "cancel_cab"),
+    ):
+        found = best_tool(question, tools)
+        assert found
+        assert found.name == name
+
+
+def test_what_is_done_does_not_make_a_tool_fit():
+    assert best_tool("Find out who I am", read_tools([schema("find_cab", "Cab for a trip.")])) is None
+
+
+def test_a_value_that_a_tool_offers_counts_for_it():
+    kinds = {"type": "string", "enum": ["pizza", "soup"]}
+    tools = read_tools([schema("order", "Place it.", what=kinds), schema("cancel", "Drop it.", number=TEXT)])
+    pizza, other = relevance("Two pizzas for Ann, please", tools)
+    assert pizza >= THRESHOLD > other
+
+
+def test_a_note_that_all_tools_share_decides_nothing():
+    note = " Note: it is written in the language Lua."
+    tools = read_tools(
+        [schema("cone", "Volume of a cone." + note), schema("cube", "Volume of a cube." + note)]
+    )
+    assert best_tool("Volume of a cube of 3 meters, said in the language of Rome", tools).name == "cube"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.schema import build_schema
 from pure_agent_loop.toolbox import FileTools, Workspace, WorkspaceError, calculator, starter_tools
 from pure_agent_loop.toolbox.files import MAX_BYTES
 
@@ -24,16 +23,17 @@ def files(root: Path) -> FileTools:
 
 
 class TestStarterTools:
-    def test_three_plain_typed_functions(self, root: Path) -> None:
+    def test_three_described_tools_that_only_read(self, root: Path) -> None:
         tools = starter_tools(root)
-        assert [tool.__name__ for tool in tools] == ["list_dir", "read_file", "calculator"]
+        assert [tool.name for tool in tools] == ["list_dir", "read_file", "calculator"]
+        assert all(tool.read_only for tool in tools)
         assert tools[2] is calculator
-        for schema in map(build_schema, tools):
-            assert schema.description
-            assert all(each["description"] for each in schema.parameters["properties"].values())
+        for tool in tools:
+            assert tool.description
+            assert all(each["description"] for each in tool.parameters["properties"].values())
 
     def test_parameters(self, root: Path) -> None:
-        by_name = {tool.__name__: build_schema(tool).parameters for tool in starter_tools(str(root))}
+        by_name = {tool.name: tool.parameters for tool in starter_tools(str(root))}
         assert by_name["list_dir"]["properties"]["path"]["default"] == "."
         assert by_name["read_file"]["required"] == ["path"]
         assert by_name["read_file"]["properties"]["limit"]["default"] == 2000

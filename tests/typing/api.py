@@ -10,12 +10,15 @@ from typing_extensions import assert_type
 from pure_agent_loop import (
     Agent,
     AgentResult,
+    AIClient,
     BaseLLMClient,
     CancelToken,
     Conversation,
     Delta,
     Event,
     EventType,
+    Explanation,
+    Inbox,
     LimitChecker,
     LimitResult,
     LLMResponse,
@@ -31,6 +34,7 @@ from pure_agent_loop import (
     ToolCall,
     ToolRegistry,
     prompts_for,
+    react_prompt,
     tool,
 )
 
@@ -97,6 +101,13 @@ def agents() -> None:
     assert_type(result.state, QueryState)
     again: Agent = Agent(llm=OpenAIClient("m", api_key="k"))
     again.run("go on", result.messages)
+    Agent(llm=Minimal(), mode="single", after_tools="And now?", system_prompt=react_prompt("You count."))
+    explanation = agent.explain("task", messages=result.messages)
+    assert_type(explanation, Explanation)
+    assert_type(explanation.request, dict[str, Any])
+    assert_type(explanation.permissions, dict[str, str])
+    assert_type(explanation.to_dict(), dict[str, Any])
+    assert_type(react_prompt(role="a", constraints=["b"], language=None), str)
     events: Iterator[Event] = agent.run_stream("task")
     for event in events:
         assert_type(event.type, EventType)
@@ -112,13 +123,17 @@ async def async_agents() -> None:
             assert_type(event, Event)
         conversation = agent.conversation()
         assert_type(conversation, Conversation)
-        assert_type(await conversation.send("hi"), AgentResult)
+        assert_type(await conversation.send("hi", cancel_token=CancelToken(), inbox=Inbox()), AgentResult)
         assert_type(conversation.send_sync("hi"), AgentResult)
         async for event in conversation.send_stream("hi"):
             assert_type(event, Event)
         for event in conversation.send_stream_sync("hi"):
             assert_type(event, Event)
-    loop = ReactLoop(Minimal(), [bare])
+    client = AIClient("m", "key", tools=[bare], temperature=0)
+    assert_type(client.chat("hi"), str)
+    assert_type(await client.achat("hi"), str)
+    assert_type(client.run("hi"), AgentResult)
+    loop = ReactLoop(Minimal(), [bare], after_tools="And now?")
     assert_type(await loop.run("task"), str)
     async for event in loop.run("task"):
         assert_type(event, Event)

@@ -107,6 +107,11 @@ REFUSALS: dict[str, Refusal] = {
         "parallel_tool_calls",
         'Invalid JSON payload received. Unknown name "parallel_tool_calls": Cannot find field.',
     ),
+    "serde, unknown field": has(
+        "top_p", "unknown field `top_p`, expected one of `messages`, `model`, `temperature`, `max_tokens`"
+    ),
+    "xAI, on this model": has("top_p", "Argument not supported on this model: top_p"),
+    "Bedrock, deprecated": has("top_p", "`top_p` is deprecated for this model."),
     "Groq, unsupported property": has("top_p", "property 'top_p' is unsupported"),
     "Groq, effort": has("reasoning_effort", "`reasoning_effort` is not supported with this model"),
     "xAI, camel case": has("reasoning_effort", "Model grok-4 does not support parameter reasoningEffort."),
@@ -242,6 +247,15 @@ def test_a_history_with_thinking_in_it_is_read_and_not_sent():
         assert "deep" not in json.dumps(server.requests[0].messages)
 
 
+def test_a_thinking_level_that_a_model_does_not_know_is_left_out():
+    refusal = status(400, "`reasoning_effort` must be one of `none` or `default`")
+    profile = Profile("effort", thinking={"reasoning_effort": "{level}"})
+    with ScriptedServer([refusal, "hi"]) as server:
+        client = client_of(server, thinking_level="high", profile=profile)
+        assert get_answer(client).content == "hi"
+        assert "reasoning_effort" not in server.requests[1].body
+
+
 def test_what_was_learned_can_be_pasted():
     with ScriptedServer(
         [status(400, "Unsupported parameter: 'temperature' is not supported"), "hi"]
@@ -258,6 +272,12 @@ NOT_LEARNED = [
     "max_tokens is too large: 90000. This model supports at most 16384 completion tokens.",
     "Invalid value for 'tools[0].function.name'",
     "The model `m` does not exist",
+    "unknown model m. temperature was 0.2",
+    "unknown field `thinkin`, expected one of `messages`, `model`, `temperature`, `max_tokens`",
+    "max_tokens is too large: 90000; an unsupported value",
+    "Invalid value for temperature: not allowed above 1",
+    "The user is not allowed to access this model",
+    "messages[2].content: Field required",
     "messages: at least one message is required",
     "",
 ]
@@ -266,7 +286,8 @@ NOT_LEARNED = [
 @pytest.mark.parametrize("words", NOT_LEARNED)
 def test_an_error_that_is_no_refusal_is_reported_and_not_repeated(words: str):
     with ScriptedServer([status(400, words)]) as server:
-        error = get_error(client_of(server), tools=TOOLS, temperature=0.2, max_tokens=90000)
+        client = client_of(server, model="grok-temperature-reasoning")
+        error = get_error(client, tools=TOOLS, temperature=0.2, max_tokens=90000, user="ann")
         assert len(server.requests) == 1
     assert error.kind == "bad_request"
 

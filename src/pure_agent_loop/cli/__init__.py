@@ -53,6 +53,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.evaluate import evaluate
 
         return evaluate(options, output)
+    if options.command == "doctor":
+        from pure_agent_loop.cli.doctor import doctor
+
+        return doctor(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

@@ -14,22 +14,37 @@ from pure_agent_loop.terminal import safe_text
 
 DEFAULT_MAX_STEPS = 25
 OUTPUT_FORMATS = ("text", "json", "stream-json")
+DOCTOR_TIMEOUT = 60.0
+MOST_SECONDS = 3600
 THINKING_LEVELS = ("off", "low", "medium", "high")
 TOOL_MODES = ("auto", "native", "json", "text")
+MODES = ("react", "single")
+PERMISSION_MODES = ("ask", "auto", "plan", "bypass")
 
 _RUN_EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
 OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
 llama.cpp, vLLM), else the embedded model of the extra [local]. One line on standard error says which.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 not allowed,
-75 failed but worth another try, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 calls were not allowed or need
+a person's permission and there is no terminal, 75 failed but worth another try, 130 stopped by Ctrl-C.
 
 examples:
   pal run "Which files are in the docs folder?"
   git diff | pal run -p "Write a commit message for this change."
   pal run --model ./qwen2.5-0.5b.gguf "What is 17 * 23?"
   pal run --output-format json "Summarise README.md" | jq -r .content
+"""
+
+
+_DOCTOR_EPILOG = """\
+Exit codes: 0 an agent can work with it, 1 it cannot be reached, does not answer, or calls no tools
+in any way, 2 wrong usage, 130 stopped by Ctrl-C.
+
+examples:
+  pal doctor
+  pal doctor --base-url http://127.0.0.1:8080/v1
+  pal doctor --model gpt-4o-mini --json | jq .findings
 """
 
 
@@ -63,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_model(commands)
     _add_eval(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -82,13 +98,18 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     _add_model_options(run.add_argument_group("model"))
     _add_work_options(run.add_argument_group("work"))
+    _add_permission_options(run.add_argument_group("permissions"))
     _add_output_options(run.add_argument_group("output"))
 
 
-def _add_model_options(group: argparse._ArgumentGroup) -> None:
+def _add_endpoint_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
     group.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, usually ending in /v1")
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
+
+
+def _add_model_options(group: argparse._ArgumentGroup) -> None:
+    _add_endpoint_options(group)
     group.add_argument("--temperature", type=_temperature, metavar="T", help="0 to 2")
     group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
     group.add_argument(
@@ -106,6 +127,17 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--no-tools", action="store_true", help="answer without tools")
     group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="react",
+        help="react: work in steps (the default); single: decide about tools once, then answer",
+    )
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the first request and the limits; send nothing to the model",
+    )
+    group.add_argument(
         "--max-steps",
         "--max-turns",
         type=evaluation.positive,
@@ -113,6 +145,24 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
     )
+
+
+def _add_permission_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--permission-mode",
+        choices=PERMISSION_MODES,
+        default="auto",
+        help="ask: about tools that may change something; auto: allow what no rule forbids (the default); "
+        "plan: only tools that read; bypass: ask about nothing",
+    )
+    for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):
+        group.add_argument(
+            f"--{behavior}",
+            action="append",
+            default=[],
+            metavar="RULE",
+            help=f"calls that {meaning}, such as 'read_file(path=docs/*)'; may be repeated",
+        )
 
 
 def _add_output_options(group: argparse._ArgumentGroup) -> None:
@@ -157,6 +207,27 @@ def _add_eval(commands: argparse._SubParsersAction[_Parser]) -> None:
     evaluation.add_arguments(evaluate.add_argument_group("questions"))
 
 
+def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="find out what a model server can do",
+        description="Ask a model server what it can do, one small request a question, and print a table, the "
+        "tool mode to use, and a profile to paste. Without options: the model that 'pal run' would use.",
+        epilog=_DOCTOR_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_endpoint_options(doctor.add_argument_group("model"))
+    doctor.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=DOCTOR_TIMEOUT,
+        metavar="S",
+        help=f"seconds for each request (default: {DOCTOR_TIMEOUT:g})",
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Read a command line. ``pal -p "..."`` is short for ``pal run -p "..."``.
 
@@ -170,6 +241,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if words and words[0] in ("-p", "--print"):
         words.insert(0, "run")
     return build_parser().parse_args(words)
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from above 0 to {MOST_SECONDS}"
+        )
+    return number
 
 
 def _temperature(text: str) -> float:

@@ -172,12 +172,25 @@ def choose(
     Raises:
         PureAgentLoopError: There is nothing to use, or it cannot be started.
     """
-    plan = settle(model, base_url, environ, [listed.name for listed in list_models()])
-    if isinstance(plan, Search):
-        plan = _look_around(plan.model)
+    plan = plan_for(model, base_url, environ)
     if isinstance(plan, Endpoint):
         return _open_endpoint(plan, thinking, output.say)
     return _open_embedded(plan, thinking, output.say, SlowSteps(output))
+
+
+def plan_for(model: str | None, base_url: str | None, environ: Mapping[str, str]) -> Endpoint | Embedded:
+    """Find the model to use, without building anything.
+
+    Args:
+        model: The option ``--model``.
+        base_url: The option ``--base-url``.
+        environ: The environment.
+
+    Raises:
+        ConfigError: An address is none, a key is missing, or there is no server for that model.
+    """
+    plan = settle(model, base_url, environ, [listed.name for listed in list_models()])
+    return _look_around(plan.model) if isinstance(plan, Search) else plan
 
 
 def _look_around(model: str) -> Endpoint | Embedded:

@@ -21,6 +21,7 @@ _BY_STOP_REASON = {
     "doom_loop": LIMIT,
     "budget": LIMIT,
     "permission_denied": DENIED,
+    "waiting_permission": DENIED,
     "cancelled": INTERRUPTED,
 }
 

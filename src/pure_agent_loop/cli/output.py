@@ -73,6 +73,10 @@ class Output:
             self._err = None
         self._unfinished = not text.endswith("\n")
 
+    def typed_line(self) -> None:
+        """Enter was pressed at the terminal: the line begun on standard error is finished."""
+        self._unfinished = False
+
     def end_line(self) -> None:
         """Finish the line begun on standard error, if there is one."""
         if self._unfinished:

@@ -15,14 +15,16 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import Choice
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.exits import code_for_stop
+from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import Questions, way_out
 from pure_agent_loop.cli.task import read_task
-from pure_agent_loop.cli.view import Outcome, Progress
+from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.permissions import PermissionRules
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.terminal import one_line, safe_text
 from pure_agent_loop.toolbox import starter_tools
@@ -47,8 +49,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     for name in SECRET_VARIABLES:
         output.hide(os.environ.get(name))
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
-    agent = _agent(options, choice, workspace)
-    return _Session(options, output, choice.model, workspace).run(agent, task)
+    questions = Questions.at_terminal(output)
+    agent = _agent(options, choice, workspace, questions)
+    if options.explain:
+        return _explain(agent, task, options.output_format, output)
+    return _Session(options, output, choice.model, workspace, questions).run(agent, task)
 
 
 def _workspace(name: str) -> Path:
@@ -58,7 +63,9 @@ def _workspace(name: str) -> Path:
     return folder.resolve()
 
 
-def _agent(options: argparse.Namespace, choice: Choice, workspace: Path) -> Agent:
+def _agent(
+    options: argparse.Namespace, choice: Choice, workspace: Path, questions: Questions | None
+) -> Agent:
     settings: dict[str, Any] = {}
     if options.system is not None:
         settings["system_prompt"] = options.system
@@ -71,14 +78,40 @@ def _agent(options: argparse.Namespace, choice: Choice, workspace: Path) -> Agen
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,
         emit_reasoning_events=options.thinking != "off",
+        mode=options.mode,
+        permission_mode=options.permission_mode,
+        permission_rules=_rules(options),
+        on_ask=None if questions is None else questions.wait,
         **settings,
     )
+
+
+def _rules(options: argparse.Namespace) -> PermissionRules:
+    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
+
+
+def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
+    explanation = agent.explain(task)
+    if form == "text":
+        output.result(f"{safe_text(str(explanation))}\n")
+    else:
+        kind = {"type": "explanation"} if form == "stream-json" else {}
+        plain = {**kind, "schema_version": SCHEMA_VERSION, **explanation.to_dict()}
+        output.result(json.dumps(plain, allow_nan=False) + "\n")
+    return DONE
 
 
 class _Session:
     """One run with its output format."""
 
-    def __init__(self, options: argparse.Namespace, output: Output, model: str, workspace: Path) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        output: Output,
+        model: str,
+        workspace: Path,
+        questions: Questions | None,
+    ) -> None:
         self._format: str = options.output_format
         self._quiet: bool = options.quiet or self._format == "stream-json"
         self._output = output
@@ -86,14 +119,16 @@ class _Session:
         self._workspace = workspace
         self._progress = Progress(output, quiet=self._quiet)
         self._outcome = Outcome()
+        self._rules = _rules(options)
+        self._questions = questions
 
     def run(self, agent: Agent, task: str) -> int:
         token = CancelToken()
         begun = time.monotonic()
         self._begin()
-        with Interrupts(token, self._output), closing(_events(agent, task, token)) as events:
+        with Interrupts(token, self._output) as interrupts, closing(_events(agent, task, token)) as events:
             for event in events:
-                self._take(event)
+                self._take(event, interrupts)
         self._end(time.monotonic() - begun)
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
 
@@ -103,11 +138,15 @@ class _Session:
             head = {"type": "start", "schema_version": SCHEMA_VERSION, "workspace": str(self._workspace)}
             self._write_json({**head, "model": self._model})
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, interrupts: Interrupts) -> None:
+        asked = is_question(event) and self._questions is not None
         self._outcome.note(event)
-        self._progress.show(event)
+        if not asked:  # a question shows its call itself, and all of it
+            self._progress.show(event)
         if self._format == "stream-json":
             self._output.result(self._lines.render(event))
+        if asked and self._questions is not None:
+            self._questions.ask(event, interrupts)
 
     def _end(self, seconds: float) -> None:
         outcome = self._outcome
@@ -120,6 +159,8 @@ class _Session:
             )
         if outcome.error:
             self._output.fail(outcome.error)
+        for question in outcome.questions if outcome.is_waiting else ():
+            self._output.fail(way_out(question, self._rules))
         if outcome.stop_reason != "completed" or not self._quiet:
             self._output.say(_footer(outcome, seconds))
 

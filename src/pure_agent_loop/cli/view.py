@@ -24,17 +24,25 @@ class Outcome:
     usage: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     error_kind: str = ""
+    questions: list[dict[str, Any]] = field(default_factory=list)
 
     def note(self, event: Event) -> None:
         """Take from an event what belongs to the outcome."""
         data = event.data
         if event.type is EventType.STEP_END:
             self.steps, self.usage = event.step, data["usage"]
+        elif is_question(event):
+            self.questions.append({name: data[name] for name in ("tool", "args", "reason")})
         elif event.type is EventType.ERROR and data["fatal"]:
             self.error, self.error_kind = data["error"], data["kind"]
         elif event.type is EventType.LOOP_END:
             self.steps = event.step
             self.content, self.stop_reason = data["content"], data["stop_reason"]
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the run waits for a person's permission."""
+        return self.stop_reason == "waiting_permission"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form, as ``--output-format json`` writes it."""
@@ -44,9 +52,16 @@ class Outcome:
             "steps": self.steps,
             "usage": self.usage,
         }
+        if self.is_waiting:
+            result["questions"] = self.questions
         if self.error:
             result["error"] = {"kind": self.error_kind, "message": self.error}
         return result
+
+
+def is_question(event: Event) -> bool:
+    """True if a person is asked about a call."""
+    return event.type is EventType.PERMISSION and event.data["behavior"] == "ask"
 
 
 class Progress:

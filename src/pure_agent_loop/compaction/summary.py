@@ -11,7 +11,7 @@ from pure_agent_loop.context import Request
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
-from pure_agent_loop.listen import cost_of, listen
+from pure_agent_loop.listen import charge, listen
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta
@@ -76,10 +76,7 @@ class Summariser:
         request = Request(messages, None, self._options(tokens, window))
         response = await self._kit.journal.effect(self._key(), _Asking(request, self._state, self._kit).run)
         usage = response.usage or estimate_usage(messages, response)
-        cost = cost_of(usage, self._kit)
-        self._state.count(usage, cost)
-        if self._kit.budget is not None:
-            self._kit.budget.add(tokens=usage.total_tokens, cost=cost)
+        self._state.count(usage, charge(usage, self._kit))
         said = (response.content or "").strip()
         if not said:
             raise LLMError("The model gave an empty summary.", kind="incomplete")

@@ -23,6 +23,7 @@ from pure_agent_loop.messages import text_of
 
 FINAL = "final_answer"
 ANSWER = "answer"
+_LIST_KEYS = frozenset(("actions", "calls"))
 _FINAL_SCHEMA = {"type": "object", "properties": {ANSWER: {"type": "string"}}, "required": [ANSWER]}
 
 _ACTION = re.compile(r"\s*(?:```(?:json)?\s*)?(?=\{)", re.I)
@@ -191,7 +192,7 @@ class JsonReader:
 
     def _as_actions(self, text: str) -> list[tuple[str, Any]] | None:
         try:
-            items = items_in(loads_strictly(text))
+            items = items_in(_unwrapped(loads_strictly(text)))
         except (ValueError, RecursionError):
             return None
         named = [self._as_action(item) for item in items]
@@ -215,6 +216,12 @@ class JsonReader:
             return None
         others = {key: each for key, each in value.items() if key not in (*NAME_KEYS, *OTHER_KEYS)}
         return name, value[given_key] if given_key is not None else others
+
+
+def _unwrapped(value: Any) -> Any:
+    """The list of actions, where a model put one under a name of its own."""
+    inner = next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
+    return inner if isinstance(inner, list) and _LIST_KEYS & set(value) else value
 
 
 def _calls_delta(calls: Sequence[tuple[str, Any]], text: str = "") -> Delta:

@@ -59,7 +59,7 @@ def learn(profile: Profile, body: Mapping[str, Any], error: LLMError) -> Lesson 
     if error.kind not in _KINDS:
         return None
     for rule in _RULES:
-        lesson = rule(profile, body, error.message)
+        lesson = rule(profile, body, error.said)
         if lesson is not None and lesson.profile != profile:
             return lesson
     return None
@@ -67,7 +67,7 @@ def learn(profile: Profile, body: Mapping[str, Any], error: LLMError) -> Lesson 
 
 def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
-        if sent in body and _names(words, sent) and _REFUSED.search(words):
+        if sent in body and _refuses(words, sent):
             if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
                 return None  # then it is refused altogether
             return Lesson(
@@ -109,7 +109,7 @@ _SYSTEM_REFUSED = re.compile(
     r"(?:system|developer) (?:role|message|prompt|instruction)s?.{0,30}\b(?:not|unsupported)\b"
     r"|(?:unexpected|unknown|unsupported|invalid)\b.{0,40}\b(?:system|developer)\b"
     r"|role.{0,30}\b(?:system|developer)\b.{0,40}\bnot\b|not support.{0,20}\b(?:system|developer)\b"
-    r"|['\"`](?:system|developer)['\"`] is not",
+    r"|['\"`](?:system|developer)['\"`] is not|input should be ['\"`]system",
     re.I | re.S,
 )
 
@@ -203,26 +203,77 @@ def _keywords(schema: Any) -> Iterator[str]:
 
 
 def _refused_field(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    of_thinking = [name for name in profile.thinking if name in body]
-    if not _REFUSED.search(words) and not (of_thinking and re.search(r"must be one of|invalid", words, re.I)):
-        return None
     left = _NEEDED.union(profile.refuses)
-    named = [name for name in body if name not in left and _names(words, name)]
-    if not _REFUSED.search(words):
-        named = [name for name in named if name in of_thinking]
+    named = [name for name in body if name not in left and _refuses(words, name)]
+    named += [
+        name
+        for name in profile.thinking  # of these a wrong value is as good as a wrong field
+        if name in body and name not in left and name not in named and _wrong_value(words, name)
+    ]
     if not named:
         return None
-    dropped = named[-1:] if re.search(r"cannot both", words, re.I) else named
     return Lesson(
-        replace(profile, refuses=(*profile.refuses, *dropped)),
-        f"{' and '.join(dropped)} {'is' if len(dropped) == 1 else 'are'} left out",
+        replace(profile, refuses=(*profile.refuses, *named)),
+        f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} left out",
+    )
+
+
+# A list of what is allowed instead names fields that are not refused.
+_INSTEAD = re.compile(
+    r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
+    r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
+    re.I,
+)
+# A value out of its range is the caller's to mend, unless the only one allowed is the default.
+_RANGE = re.compile(
+    r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
+    r"|less than|greater than|higher than|lower than)\b",
+    re.I,
+)
+_BEFORE = (
+    r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unpermitted|illegal|invalid|extra|deprecated)"
+    r"(?: (?:request|body|top[- ]level|keyword|query|input|json))*"
+    r" (?:parameters?|arguments?|fields?|property|properties|names?|keys?|options?|inputs?|members?)"
+    r"(?: supplied| provided| found| in body)?"
+    r"|not support(?:ed|s)?(?: (?:the|a|this|any))?(?: (?:parameters?|arguments?|fields?|options?|setting))?"
+    r"|(?:parameters?|arguments?|fields?|options?) (?:is |are )?not supported[^:.]{0,40}:"
+    r"|extra_forbidden.{0,40}"
+)
+_AFTER = (
+    r"(?: (?:parameter|argument|field|property|option|setting))?"
+    r"(?:(?: is| are| was|,|:)? (?:not (?:currently |yet )?(?:supported|permitted|allowed|available|enabled)"
+    r"|unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated)(?! to\b)"
+    r"|.{0,60}extra inputs|.{0,60}extra fields not permitted|(?: \w+){0,3} (?:does not|doesn't) exist"
+    r"|.{0,20} not support .{0,60}only the default|.{0,30}\bcannot both\b)"
+)
+
+
+def _refuses(words: str, name: str) -> bool:
+    """True if an error says that a field itself is refused."""
+    said = _INSTEAD.split(words, maxsplit=1)[0]
+    if _RANGE.search(said) and "only the default" not in said.lower():
+        return False
+    quote = r"['\"`\[\](){}:, ]*"
+    return any(
+        re.search(rf"(?:{_BEFORE}){quote}(?<![\w$]){each}(?!\w)", said, re.I | re.S)
+        or re.search(rf"(?<![\w$]){each}(?![\w.]){quote.replace(' ', '')}{_AFTER}", said, re.I | re.S)
+        for each in map(re.escape, _spellings(name))
+    )
+
+
+def _wrong_value(words: str, name: str) -> bool:
+    return _names(_INSTEAD.split(words, maxsplit=1)[0], name) and bool(
+        re.search(r"one of|invalid|not support", words, re.I)
     )
 
 
 def _names(words: str, name: str) -> bool:
     """True if an error names a field, in snake case or in camel case."""
-    camel = re.sub(r"_(\w)", lambda match: match[1].upper(), name)
-    return any(re.search(rf"(?<![\w$]){re.escape(each)}(?!\w)", words) for each in {name, camel})
+    return any(re.search(rf"(?<![\w$]){re.escape(each)}(?!\w)", words) for each in _spellings(name))
+
+
+def _spellings(name: str) -> set[str]:
+    return {name, re.sub(r"_(\w)", lambda match: match[1].upper(), name)}
 
 
 _RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] = (

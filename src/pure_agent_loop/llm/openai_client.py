@@ -101,8 +101,7 @@ class OpenAIClient(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
         """Answer piece by piece. See `BaseLLMClient.chat_stream`; ``stream=False`` asks for one piece."""
-        stream = kwargs.get("stream") is not False
-        async with aclosing(self._ask(messages, tools, kwargs, stream)) as deltas:
+        async with aclosing(self._ask(messages, tools, kwargs, stream=True)) as deltas:
             async for delta in deltas:
                 yield delta
 
@@ -159,9 +158,10 @@ class OpenAIClient(BaseLLMClient):
             messages: The history, in wire form or with `meta`.
             tools: Tool schemas, or None.
             options: Fields of the request, and ``extra_body``, whose fields are merged in last.
-            stream: Whether the answer should be streamed.
+            stream: Whether the answer should be streamed; ``stream=False`` in the options says no to it.
         """
         profile = self.profile
+        stream = stream and options.get("stream") is not False
         body: dict[str, Any] = {"model": self.model, "messages": adapt_messages(messages, profile)}
         if tools:
             body["tools"] = adapt_tools(tools, profile)
@@ -212,9 +212,7 @@ class OpenAIClient(BaseLLMClient):
         if lesson is None:
             return None
         self.profile = lesson.profile
-        return Delta(
-            notice=f"From now on {lesson.what}: the server refused it ({shorten(error.message, 200)})."
-        )
+        return Delta(notice=f"From now on {lesson.what}: the server refused it ({shorten(error.said, 200)}).")
 
     async def _send(self, body: dict[str, Any], options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer, whether or not it is streamed as it was asked."""

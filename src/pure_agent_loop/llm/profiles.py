@@ -77,7 +77,7 @@ class Profile:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise ConfigError(f"Profile.{name}={value!r} must be a list of names: [{value!r}].")
-            object.__setattr__(self, name, tuple(value))  # hashable, and the same however it was given
+            object.__setattr__(self, name, tuple(value))  # equal however it was given
         for name in ("url", "model"):
             _check_pattern(name, getattr(self, name))
 

@@ -21,7 +21,7 @@ from pure_agent_loop.llm.json_check import end_of_json
 from pure_agent_loop.llm.recover import TextCalls, find_calls, schemas_of
 from pure_agent_loop.llm.think import split_unopened
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
-from pure_agent_loop.messages import text_of
+from pure_agent_loop.messages import joined_content, text_of
 
 Message = dict[str, Any]
 STOP = ["\nObservation:", "\n观察："]  # at a line's start: an answer may hold the word
@@ -85,33 +85,20 @@ def write_history(
                 continue  # said already
             systems.append(new["content"])
         if out and out[-1]["role"] == new["role"]:  # sides must take turns
-            out[-1] = {**out[-1], "content": _joined(out[-1]["content"], new["content"], "\n")}
+            out[-1] = {**out[-1], "content": joined_content(out[-1]["content"], new["content"], "\n")}
         elif new["content"]:
             out.append(new)
     if instructions and out and out[0]["role"] == "system":
-        out[0] = {**out[0], "content": _joined(out[0]["content"], instructions, "\n\n")}
+        out[0] = {**out[0], "content": joined_content(out[0]["content"], instructions, "\n\n")}
     elif instructions:
         out.insert(0, {"role": "system", "content": instructions})
     return out
 
 
-def _joined(first: Any, second: Any, between: str) -> Any:
-    """Two contents as one: texts with something between them, or lists of parts."""
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}{between}{second}" if first and second else first or second
-    return [*_parts(first), *_parts(second)]
-
-
-def _parts(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(content)
-
-
 def _as_text(message: Message, write: Callable[[Message], str]) -> Message:
     role, content = message["role"], message.get("content") or ""
     if role in ("tool", "function"):
-        return {"role": "user", "content": _joined("Observation:", content, " ")}
+        return {"role": "user", "content": joined_content("Observation:", content, " ")}
     if role == "assistant":
         return {"role": role, "content": write(message)}
     return {**message, "role": "system" if role == "developer" else role, "content": content}

@@ -63,6 +63,7 @@ def _status_error(error: Any, base_url: str, model: str) -> LLMError:
         kind=kind,
         status=error.status_code,
         retry_after=parse_retry_after(error.response.headers),
+        said=message,
     )
 
 

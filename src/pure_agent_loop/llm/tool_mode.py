@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
@@ -53,6 +53,14 @@ _REFUSES_FORMAT = re.compile(
 _REFUSES_STOP = re.compile(r"\bstop\b", re.I)
 _REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
+
+
+class Shaped(NamedTuple):
+    """What the inner client is asked: the arguments of its `chat`."""
+
+    messages: list[Message]
+    tools: Tools | None
+    options: dict[str, Any]
 
 
 class _Reader(Protocol):
@@ -137,7 +145,7 @@ class ToolModeClient(BaseLLMClient):
                 raise
             refusal = error
         if refusal is not None:
-            yield self._switch(f"the server refuses tools ({refusal.message[:200]})")
+            yield self._switch(f"the server refuses tools ({refusal.said[:200]})")
             async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -152,12 +160,47 @@ class ToolModeClient(BaseLLMClient):
         self.current = "json"
         return Delta(notice=f"Tools are put to the model as JSON from now on: {why}.")
 
+    def request_body(
+        self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], stream: bool
+    ) -> dict[str, Any] | None:
+        """The request as the inner client will send it in the current mode; None if that client cannot say.
+
+        Args:
+            messages: The history.
+            tools: Tool schemas, or None.
+            options: Fields of the request.
+            stream: Whether the answer should be streamed.
+
+        Raises:
+            LLMError: It cannot be sent in this mode.
+        """
+        body_of = getattr(self.inner, "request_body", None)
+        return None if body_of is None else body_of(*self.shape(messages, tools, options), stream)
+
+    def shape(self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any]) -> Shaped:
+        """What the inner client is asked in the current mode.
+
+        Args:
+            messages: The history.
+            tools: Tool schemas, or None.
+            options: Fields of the request.
+
+        Raises:
+            LLMError: It cannot be asked in this mode.
+        """
+        if self._is_plain(messages, tools):
+            return Shaped(messages, tools, dict(options))
+        shape = self._shape_text if self.current == "text" else self._shape_json
+        return shape(messages, tools or [], options)
+
+    def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
+        return self.current == "native" or (not tools and not any(map(_is_of_tools, messages)))
+
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        if self.current == "native" or (not tools and not any(map(_is_of_tools, messages))):
+        if self._is_plain(messages, tools):
             return self._native(messages, tools, options)
-        options = {key: value for key, value in options.items() if key not in _NEED_TOOLS}
         if self.current == "text":
             return self._text(messages, tools or [], options)
         return self._json(messages, tools or [], options)
@@ -176,46 +219,58 @@ class ToolModeClient(BaseLLMClient):
         if last.tool_calls and self.mode == "auto" and self.current == "native":
             yield self._switch("the model writes its calls as text")
 
+    def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
+        instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
+        stop = {"stop": STOP} if self._takes_stop else {}
+        plain = write_history(messages, instructions, write_react)
+        return Shaped(plain, None, {**stop, **_without_tools(options)})
+
     async def _text(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
-        plain = write_history(messages, instructions, write_react)
-        if self._takes_stop and "stop" not in options:
-            try:
-                async with aclosing(
-                    self._read(plain, {**options, "stop": STOP}, ReactReader(tools))
-                ) as deltas:
-                    async for delta in deltas:
-                        yield delta
-            except LLMError as error:
-                if not _is_refusal(error, _REFUSES_STOP):
-                    raise
-                self._takes_stop = False  # not needed: what is made up behind an action is cut off here too
-            else:
-                return
-        async with aclosing(self._read(plain, options, ReactReader(tools))) as deltas:
+        shaped, is_ours = (
+            self._shape_text(messages, tools, options),
+            self._takes_stop and "stop" not in options,
+        )
+        try:
+            async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
+                async for delta in deltas:
+                    yield delta
+        except LLMError as error:
+            if not is_ours or not _is_refusal(error, _REFUSES_STOP):
+                raise
+            self._takes_stop = False  # not needed: what is made up behind an action is cut off here too
+        else:
+            return
+        shaped = self._shape_text(messages, tools, options)
+        async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
             async for delta in deltas:
                 yield delta
 
-    async def _json(
-        self, messages: list[Message], tools: Tools, options: dict[str, Any]
-    ) -> AsyncGenerator[Delta, None]:
+    def _shape_json(
+        self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
+    ) -> Shaped:
+        """With the response format of that number, else with the best one the server is known to take."""
         if any(tool["function"]["name"] == FINAL for tool in tools):
             raise LLMError(
                 f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
             )
         instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
+        format_ = response_formats(tools)[self._format if number is None else number]
+        wanted = {"response_format": format_} if format_ else {}
         plain = write_history(messages, instructions, write_action)
+        return Shaped(plain, None, {**wanted, **_without_tools(options)})
+
+    async def _json(
+        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
         formats = response_formats(tools)
         refusal: LLMError | None = None
         shown = False
         for number in range(self._format, len(formats)):
-            wanted = {"response_format": formats[number]} if formats[number] else {}
-            if "response_format" in options:
-                wanted = {}
+            shaped = self._shape_json(messages, tools, options, number)
             try:
-                async with aclosing(self._read(plain, {**options, **wanted}, JsonReader(tools))) as deltas:
+                async with aclosing(self._read(shaped, JsonReader(tools))) as deltas:
                     async for delta in deltas:
                         if refusal is not None:
                             yield self._remember(number, formats, refusal)
@@ -223,7 +278,8 @@ class ToolModeClient(BaseLLMClient):
                         yield delta
                         shown = shown or delta != _NOTHING
             except LLMError as error:
-                if not wanted or shown or not _is_refusal(error, _REFUSES_FORMAT):
+                is_ours = formats[number] is not None and "response_format" not in options
+                if not is_ours or shown or not _is_refusal(error, _REFUSES_FORMAT):
                     raise
                 refusal = error
             else:
@@ -236,16 +292,14 @@ class ToolModeClient(BaseLLMClient):
         instead = f"response_format {wanted['type']!r}" if wanted else "no response_format"
         return Delta(
             notice=f"Tools are put to the model with {instead} from now on: the server refuses a better one "
-            f"({refusal.message[:200]})."
+            f"({refusal.said[:200]})."
         )
 
-    async def _read(
-        self, messages: list[Message], options: dict[str, Any], reader: _Reader
-    ) -> AsyncGenerator[Delta, None]:
+    async def _read(self, shaped: Shaped, reader: _Reader) -> AsyncGenerator[Delta, None]:
         """Stream without tools, and let `reader` make calls of the text."""
         think = ThinkSplitter()
         is_cut = False
-        async with aclosing(stream_of(self.inner, messages, None, options)) as deltas:
+        async with aclosing(stream_of(self.inner, *shaped)) as deltas:
             async for delta in deltas:
                 is_cut = is_cut or _is_cut(delta)
                 text, reasoning = think.feed(delta.text)
@@ -292,12 +346,16 @@ def _is_cut(delta: Delta) -> bool:
     return FINISH_REASONS.get(reason, reason) in CUT_OFF
 
 
+def _without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
+
+
 def _is_of_tools(message: Message) -> bool:
     return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))
 
 
 def _is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
-    return error.kind in _REFUSAL_KINDS and words.search(error.message) is not None
+    return error.kind in _REFUSAL_KINDS and words.search(error.said) is not None
 
 
 async def _drops_tools(client: object) -> bool:

@@ -244,7 +244,7 @@ def error_from_body(error: Any) -> LLMError:
     message, codes = read_error(error)
     status = next((int(code) for code in codes if re.fullmatch("[1-5][0-9][0-9]", code)), None)
     kind = classify(status, message, " ".join(codes))
-    return LLMError(f"The server reported an error: {message}", kind=kind, status=status)
+    return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)
 
 
 def read_error(error: Any) -> tuple[str, list[str]]:

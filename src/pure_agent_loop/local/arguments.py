@@ -8,13 +8,15 @@ written are shown those; any other is described, after a few worked examples of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.local.examples import ToolSpec, examples_for, has_written_examples
 from pure_agent_loop.local.filling import narrow, tidied, wanted_arguments, without_doubles
 from pure_agent_loop.local.spans import name_words, numbers, paths, phrases, sum_pattern, written_sum
+from pure_agent_loop.local.told import is_in_states, is_place, place_pattern
 from pure_agent_loop.local.turns import Message, as_mapping, few_shot
 
 _LONGEST_HINT = 120
@@ -47,6 +49,10 @@ _WORKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
 )
 
+_PLACE_SYSTEM = "Write the city with its state or country."
+_STATES = ("Houston, TX", "Denver, CO", "Sacramento, CA", "Buffalo, NY")
+_PLACES = ("Oslo, Norway", "Houston, TX", "Madrid, Spain", "Buffalo, NY", "Cairo, Egypt", "Denver, CO")
+
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
@@ -56,11 +62,13 @@ class Arguments:
         tool: The tool.
         question: What the user asked.
         schema: What the arguments may be, narrowed to this question.
+        copy_only: The model is not trusted with more than to choose among pieces.
     """
 
     tool: ToolSpec
     question: str
     schema: dict[str, Any]
+    copy_only: bool = True
 
     @property
     def only_choice(self) -> dict[str, Any] | None:
@@ -98,20 +106,45 @@ class Arguments:
         mended = without_doubles(self.tool, self.schema["properties"], values)
         return None if mended is None else replace(self, schema={**self.schema, "properties": mended})
 
+    def incomplete(self, values: dict[str, Any] | str) -> list[str]:
+        """The places whose state or country the tool wants and the question does not say."""
+        if isinstance(values, str) or not self.copy_only or has_written_examples(self.tool):
+            return []
+        props = {name: as_mapping(self.tool.properties.get(name)) for name in values}
+        return [n for n, value in values.items() if is_place(props[n]) and _is_bare_name(value)]
+
+    def completion(self, name: str, place: str) -> tuple[list[Message], dict[str, Any]]:
+        """The request for a place with its state or country."""
+        prop = as_mapping(self.tool.properties[name])
+        pattern = place_pattern(place, prop)
+        shots = [(p.split(",")[0], json.dumps(p)) for p in (_STATES if is_in_states(prop) else _PLACES)]
+        return few_shot(_PLACE_SYSTEM, shots, place), _format({"type": "string", "pattern": pattern})
+
     def response_format(self) -> dict[str, Any]:
         """The field of a request that holds the model to the schema."""
-        return {"type": "json_schema", "json_schema": {"name": "arguments", "schema": self.schema}}
+        return _format(self.schema)
 
 
-def arguments_for(tool: ToolSpec, question: str, copy_only: bool) -> Arguments:
+def _format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "arguments", "schema": schema}}
+
+
+def _is_bare_name(value: Any) -> bool:
+    return isinstance(value, str) and value[:1].isupper() and not re.search(r"[,\d]", value)
+
+
+def arguments_for(
+    tool: ToolSpec, question: str, copy_only: bool, elsewhere: Mapping[str, Any] | None = None
+) -> Arguments:
     """Narrow a tool's schema to a question.
 
     Args:
         tool: The tool.
         question: What the user asked.
         copy_only: Texts and numbers must be pieces of the question, if it has any that fit.
+        elsewhere: Schemas of arguments that are not to be taken from this question.
     """
-    properties = _properties(tool, question, copy_only)
+    properties = {**_properties(tool, question, copy_only), **(elsewhere or {})}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: dict(p) for name, p in properties.items()},
@@ -120,7 +153,28 @@ def arguments_for(tool: ToolSpec, question: str, copy_only: bool) -> Arguments:
     }
     if "$defs" in tool.parameters:
         schema["$defs"] = tool.parameters["$defs"]
-    return Arguments(tool, question, schema)
+    return Arguments(tool, question, schema, copy_only)
+
+
+def from_elsewhere(
+    tool: ToolSpec, names: Sequence[str], question: str, copy_only: bool, calls: Sequence[Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Schemas of arguments that a part of a question is silent about.
+
+    Args:
+        tool: The tool.
+        names: The arguments.
+        question: The whole question.
+        copy_only: As in `arguments_for`.
+        calls: The arguments of the calls before this one; what has the same name has the same value.
+    """
+    before = {name: value for call in calls for name, value in call.items()}
+    whole = _properties(tool, question, copy_only)
+    return {
+        name: {"enum": [before[name]]} if name in before else whole[name]
+        for name in names
+        if name in before or name in whole
+    }
 
 
 def _properties(tool: ToolSpec, question: str, copy_only: bool) -> Mapping[str, Mapping[str, Any]]:
@@ -162,6 +216,15 @@ def _narrowed_text(tool: ToolSpec, name: str, prop: Mapping[str, Any], question:
     else:
         found = phrases(question) + ([default] if default is not None else [])
     return {"enum": found} if found else prop
+
+
+def parse_text(text: str | None) -> str | None:
+    """The text that a model wrote as JSON, or None."""
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def parse_answer(text: str | None) -> dict[str, Any] | str:

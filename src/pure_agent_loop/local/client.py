@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
@@ -21,18 +21,22 @@ from pure_agent_loop.local.action import (
     mean_votes,
 )
 from pure_agent_loop.local.answer import answer_messages, is_true_to, plain_answer, worth_a_sentence
-from pure_agent_loop.local.arguments import Arguments, arguments_for, parse_answer
+from pure_agent_loop.local.arguments import Arguments, arguments_for, from_elsewhere, parse_answer, parse_text
 from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
 from pure_agent_loop.local.fetch import Progress, quiet
 from pure_agent_loop.local.lease import Lease
 from pure_agent_loop.local.relevance import best_tool
+from pure_agent_loop.local.several import Request, requests_in
 from pure_agent_loop.local.shared import ServerSettings, join_server
 from pure_agent_loop.local.turns import Turn, flatten, read_turn
+
+Call = tuple[str, dict[str, Any] | str]
 
 TINY_PARAMETERS = 300_000_000
 # The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 _ARGUMENT_TOKENS = 200
+_PLACE_TOKENS = 24
 _SENTENCE_TOKENS = 80
 _TALK_TOKENS = 512
 # Fields of the caller that speak of tools; the server never sees the tools.
@@ -88,14 +92,15 @@ class LocalClient(BaseLLMClient):
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """Answer piece by piece: words, or one tool call. See `BaseLLMClient.chat_stream`."""
+        """Answer piece by piece: words, or tool calls. See `BaseLLMClient.chat_stream`."""
         turn = read_turn(messages)
         specs = [] if kwargs.get("tool_choice") == "none" else read_tools(tools or ())
+        several = kwargs.get("parallel_tool_calls") is not False
         step = _Step(self._inner, {k: v for k, v in kwargs.items() if k not in _ABOUT_TOOLS})
         if turn.results and not turn.answered:
             deltas = self._answer(step, turn)
         elif specs and turn.question and not turn.answered:
-            deltas = self._act(step, messages, turn.question, specs)
+            deltas = self._act(step, messages, turn.question, specs, several)
         else:
             deltas = step.talk(flatten(messages))
         async for delta in deltas:
@@ -108,24 +113,37 @@ class LocalClient(BaseLLMClient):
             self._on_close()
 
     async def _act(
-        self, step: _Step, messages: list[Message], question: str, tools: list[ToolSpec]
+        self, step: _Step, messages: list[Message], question: str, tools: list[ToolSpec], several: bool
     ) -> AsyncIterator[Delta]:
-        """Choose; then call a tool, or talk."""
+        """Choose; then call tools, or talk."""
         tool = await self._pick(step, question, tools)
         if tool is None:
             async for delta in step.talk(flatten(messages)):
                 yield delta
             return
-        arguments = await self._arguments(step, tool, question)
-        # The history only grows, so its length makes an id that no other call in it has.
-        call = ToolCallDelta(0, f"call_local_{len(messages)}", tool.name, arguments)
-        yield Delta(tool_calls=(call,))
+        unknown = [] if not several or has_written_examples(tool) else _unknown(tools)
+        requests = requests_in(question, unknown, tool) if unknown else [Request(tool, question)]
+        for i, (name, arguments) in enumerate(await self._calls(step, requests, question)):
+            # The history only grows, so its length makes an id that no other step in it has.
+            call_id = f"call_local_{len(messages)}" + (f"_{i}" if i else "")
+            yield Delta(tool_calls=(ToolCallDelta(i, call_id, name, arguments),))
         yield Delta(finish_reason="tool_calls", usage=step.usage, raw={"requests": step.requests})
+
+    async def _calls(self, step: _Step, requests: list[Request], question: str) -> list[Call]:
+        """The calls one after another, each once; later ones may mean the values of earlier ones."""
+        calls: list[Call] = []
+        for request in requests:
+            before = [arguments for _, arguments in calls if isinstance(arguments, dict)]
+            elsewhere = from_elsewhere(request.tool, request.lacking, question, self._tiny, before)
+            call = (request.tool.name, await self._arguments(step, request.tool, request.text, elsewhere))
+            if call not in calls:
+                calls.append(call)
+        return calls
 
     async def _pick(self, step: _Step, question: str, tools: list[ToolSpec]) -> ToolSpec | None:
         """By words among tools never seen before, by votes among those with written examples."""
         known = [tool for tool in tools if has_written_examples(tool)]
-        found = best_tool(question, [tool for tool in tools if tool not in known])
+        found = best_tool(question, _unknown(tools))
         if not known:
             return found
         choice = choice_for(known)
@@ -141,14 +159,17 @@ class LocalClient(BaseLLMClient):
             bias = self._bias[choice.key] = mean_votes(probes) if probes else [0.0] * len(votes)
         return choice.decide(question, votes, bias)
 
-    async def _arguments(self, step: _Step, tool: ToolSpec, question: str) -> dict[str, Any] | str:
-        arguments = arguments_for(tool, question, self._tiny)
+    async def _arguments(
+        self, step: _Step, tool: ToolSpec, question: str, elsewhere: Mapping[str, Any]
+    ) -> dict[str, Any] | str:
+        arguments = arguments_for(tool, question, self._tiny, elsewhere)
         given = arguments.only_choice
-        if given is not None:
-            return arguments.finished(given)
-        said = await step.fill(arguments)
-        again = arguments.corrected(said)
-        return arguments.finished(said if again is None else await step.fill(again))
+        said: dict[str, Any] | str = {}
+        if given is None:
+            said = await step.fill(arguments)
+            again = arguments.corrected(said)
+            said = said if again is None else await step.fill(again)
+        return arguments.finished(await step.complete(arguments, said if given is None else given))
 
     async def _answer(self, step: _Step, turn: Turn) -> AsyncIterator[Delta]:
         """Answer from the results: in the model's words if they can be trusted, else in ours."""
@@ -164,6 +185,11 @@ class LocalClient(BaseLLMClient):
                 text = (said.content or "").strip()
         yield Delta(text=text)
         yield Delta(finish_reason="stop", usage=step.usage)
+
+
+def _unknown(tools: list[ToolSpec]) -> list[ToolSpec]:
+    """The tools for which no examples were written."""
+    return [tool for tool in tools if not has_written_examples(tool)]
 
 
 class _Step:
@@ -202,6 +228,15 @@ class _Step:
             # The server cannot turn this schema into a grammar; any JSON object is better than no call.
             said = await self.ask(messages, **limits, response_format={"type": "json_object"})
         return parse_answer(said.content)
+
+    async def complete(self, arguments: Arguments, values: dict[str, Any] | str) -> dict[str, Any] | str:
+        """The same values, with the state or country behind places that a tool wants so."""
+        completed: dict[str, Any] = {}
+        for name in arguments.incomplete(values):
+            messages, form = arguments.completion(name, values[name])  # type: ignore[index]
+            said = await self.ask(messages, max_tokens=_PLACE_TOKENS, response_format=form)
+            completed[name] = parse_text(said.content) or values[name]  # type: ignore[index]
+        return {**values, **completed} if completed else values  # type: ignore[dict-item]
 
     async def talk(self, messages: list[Message]) -> AsyncIterator[Delta]:
         """An answer in words, as it is written, with the caller's own options."""

@@ -20,11 +20,13 @@ class ToolSpec:
         name: Its name.
         description: Its first sentence.
         parameters: The JSON schema of its arguments.
+        details: The whole of its description.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    details: str = ""
 
     @property
     def properties(self) -> Mapping[str, Any]:
@@ -57,13 +59,12 @@ class Example:
 def read_tools(schemas: Sequence[Mapping[str, Any]]) -> list[ToolSpec]:
     """Read tool schemas in the shape of the chat-completions protocol; what has no name is left out."""
     functions = [as_mapping(as_mapping(schema).get("function")) for schema in schemas]
-    return [
-        ToolSpec(
-            str(f["name"]), first_sentence(str(f.get("description") or "")), as_mapping(f.get("parameters"))
-        )
-        for f in functions
-        if f.get("name")
-    ]
+    return [_read_tool(f, str(f.get("description") or "")) for f in functions if f.get("name")]
+
+
+def _read_tool(function: Mapping[str, Any], described: str) -> ToolSpec:
+    parameters = as_mapping(function.get("parameters"))
+    return ToolSpec(str(function["name"]), first_sentence(described), parameters, described)
 
 
 def first_sentence(text: str, limit: int = 100) -> str:

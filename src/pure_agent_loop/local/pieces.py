@@ -8,10 +8,18 @@ from pure_agent_loop.local.spans import phrases
 
 _MOST = 80
 _LONGEST = 4000
-_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)")
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))+)'(?!\w)", re.ASCII)
+# Addresses of pages and people stay whole.
+_ADDRESS = re.compile(r"\b(?:https?://|www\.)[^\s\"'<>]*[\w/]|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+# Numbers of things: letters and digits mixed ("U1234", "ab-12").
+_CODE = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]*[A-Za-z0-9](?![\w-])")
 _BREAK = re.compile(r"[|;:?!()\[\]]|,(?! [A-Z])|\.(?= [A-Z]|$)")
 # What is written with capitals belongs together, with the small words between: "Museum of Art".
 _NAME = re.compile(r"\b[A-Z][\w&.’'-]*(?:(?: (?:of|the|de|la|&))* [A-Z0-9][\w&.’'-]*)+")
+# The end of a sentence, which is no point after initials and titles.
+_STOP = re.compile(r"(\b[a-z]\w+|\b(?!St\b|Dr\b|Mr\b|Mrs\b|Ms\b)[A-Z][a-z]+|\d)\.(?= [A-Z])")
+# What is announced by a colon or a dash, up to the end.
+_TOLD = re.compile(r"(?::| [-–]) +(\w[^:\n]*?\w[^\w\n]?)\s*$")
 _INNER = re.compile(
     r" (?:in|for|at|from|on|to|with|near|by|using|within|that|and|who|starting) ", re.IGNORECASE
 )
@@ -22,14 +30,29 @@ def pieces(question: str) -> list[str]:
     """What a text argument may be: what is quoted, then runs of words that cut no name in two."""
     question = _unwrapped(question[:_LONGEST])
     quoted = ["".join(parts) for parts in _QUOTED.findall(question)]
-    bare = re.sub(r"['’]s\b(?= [A-Z]| [a-z]{4})", " |", _QUOTED.sub(" | ", question))
+    addresses = _ADDRESS.findall(question)
+    bare = _QUOTED.sub(" | ", _ADDRESS.sub(" | ", _STOP.sub(r"\1 |", question)))
+    bare = re.sub(r"['’]s\b(?= [A-Z]| [a-z]{4})", " |", bare)
+    told = [m[1].strip() for m in _TOLD.finditer(question)]
     found = [p for part in _BREAK.split(bare) for p in phrases(part) if re.search(r"\w", p)]
     names = _names(bare)
     whole = [p for p in found if not _INNER.search(p) and not any(_cuts(p, name) for name in names)]
     opening = {word.lower() for word in _FIRST.findall(question)}
     kept = [p for p in whole if p.split()[0].lower() not in opening]
     longer = [name for name in names if len(name.split()) > 1]
-    return list(dict.fromkeys([*quoted, *longer, *kept]))[:_MOST] or whole or [question.strip() or "-"]
+    best = dict.fromkeys([*quoted, *addresses, *longer, *kept, *_CODE.findall(bare), *told])
+    return list(best)[:_MOST] or whole or [question.strip() or "-"]
+
+
+def quoted_texts(question: str) -> list[re.Match[str]]:
+    """Where something is quoted, unless it is the whole question."""
+    found = list(_QUOTED.finditer(question[:_LONGEST]))
+    return [] if _QUOTED.fullmatch(question.strip()) else found
+
+
+def inner(quoted: re.Match[str]) -> str:
+    """What stands between the quotation marks."""
+    return "".join(part or "" for part in quoted.groups())
 
 
 def _unwrapped(question: str) -> str:

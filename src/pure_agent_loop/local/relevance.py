@@ -2,23 +2,27 @@
 
 The smallest models cannot tell a tool that helps from one that does not; shared words can, for tools never
 seen before. A tool scores for the words of its name and of its description that the question uses, weighed
-by how few of the offered tools share them, and loses where it requires more numbers than the question has.
+by how few of the offered tools share them, and for the values it offers that stand in the question. It loses
+where it requires more numbers than the question has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from pure_agent_loop.local.examples import ToolSpec
 from pure_agent_loop.local.spans import has_cjk, numbers
 from pure_agent_loop.local.turns import as_mapping
 
-THRESHOLD = 0.8
+THRESHOLD = 0.9
 _NAME, _DESCRIPTION, _SHARED, _ARGUMENTS = 1.0, 1.0, 0.35, 0.3
 _VALUES, _NO_NUMBERS = 0.4, 2.0
-_MOST_SHARED = 3
+_OTHERS, _CHOICES, _VERB = 0.2, 0.5, 0.3
+_MOST_SHARED, _MOST_CHOICES = 3, 2
 _HEAD, _HEAD_SHARE, _HEAD_SCORE = 5, 0.6, 0.7
 _COMMON = frozenset(
     re.findall(
@@ -33,7 +37,7 @@ _COMMON = frozenset(
         "look search locate identify list create make using use used uses based given specific specified "
         "certain particular various different information info details data value values number amount "
         "name type result results function tool example eg default defaults optional required parameter "
-        "format string integer float boolean python java javascript syntax note provided true false set "
+        "format string integer float boolean note provided true false set "
         "one first following including include help current currently time",
     )
 )
@@ -46,7 +50,6 @@ _NUMBER_WORDS = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"(?<=[\w,;] )[A-Z]\w+|\"[^\"]+\"|'[^']+'|\d")
-_SYNTAX_NOTE = re.compile(r"Note that the provided function is in [^.]*\.")
 
 
 def stem(word: str) -> str:
@@ -57,6 +60,27 @@ def stem(word: str) -> str:
             word = word[: -len(ending)] + instead
             break
     return word.rstrip("e") if len(word) > _SHORTEST_STEM + 1 else word
+
+
+# Verbs that people and tools use for one another; which of them is meant, the rest of the words must tell.
+_FINDING = (
+    "find search look lookup discover retrieve get fetch show list see query "
+    "want need know check what which tell recommend suggest"
+)
+_DOING = tuple(
+    frozenset(stem(word) for word in verbs.split())
+    for verbs in (
+        _FINDING,
+        "book booking reserve reservation schedule arrange make appointment",
+        "buy purchase order",
+        "create add new make generate set",
+        "delete remove cancel clear",
+        "update change modify edit replace switch",
+        "play start stream listen open watch",
+        "send share transfer pay",
+        "calculate compute",
+    )
+)
 
 
 @lru_cache(maxsize=2048)
@@ -84,32 +108,103 @@ def _same_head(a: str, b: str) -> bool:
     return same >= _HEAD and same >= _HEAD_SHARE * max(len(a), len(b))
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a tool says of itself, as stems.
+
+    Args:
+        name: Of its name.
+        description: Of the first sentence of its description.
+        arguments: Of the names and descriptions of its arguments.
+        details: Of the whole description.
+    """
+
+    name: tuple[str, ...]
+    description: tuple[str, ...]
+    arguments: tuple[str, ...]
+    details: tuple[str, ...]
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """What it is about: name and first sentence, each word once."""
+        return tuple(dict.fromkeys((*self.name, *self.description)))
+
+
 def relevance(question: str, tools: Sequence[ToolSpec]) -> list[float]:
     """How much each tool seems to be what the question needs; from `THRESHOLD` on it probably is."""
     told = [_told(tool) for tool in tools]
     asked = content_words(question)
+    has_values = bool(_NAMED.search(question))
     scores = []
-    for tool, (name, description, arguments) in zip(tools, told, strict=True):
-        rare = {w: 1 / sum(w in n or w in d for n, d, _ in told) for w in (*name, *description)}
-        score = _NAME * _share(name, asked, rare) + _DESCRIPTION * _share(description, asked, rare)
-        both = sum(likeness(w, asked) * rare[w] for w in dict.fromkeys((*name, *description)))
-        score += _SHARED * min(both, _MOST_SHARED) + _ARGUMENTS * _share(arguments, asked, {})
-        score += _VALUES * bool(_NAMED.search(question)) - _NO_NUMBERS * missing_numbers(question, tool)
-        scores.append(score if both else min(score, 0.0))
+    for tool, words in zip(tools, told, strict=True):
+        subjects = _rarity(words.subject, [(*w.name, *w.description) for w in told])
+        score = _NAME * _share(words.name, asked, subjects) + _DESCRIPTION * _share(
+            words.description, asked, subjects
+        )
+        about = _found(subjects, asked)
+        score += _SHARED * min(about, _MOST_SHARED) + _ARGUMENTS * _share(words.arguments, asked, {})
+        for others, all_others in (
+            (words.arguments, [w.arguments for w in told]),
+            (words.details, [w.details for w in told]),
+        ):
+            rest = _rarity([w for w in others if w not in subjects], all_others)
+            score += _OTHERS * min(_found(rest, asked), _MOST_SHARED)
+        choices = _CHOICES * min(_named_choices(question, tool), _MOST_CHOICES)
+        score += choices + _VALUES * has_values - _NO_NUMBERS * missing_numbers(question, tool)
+        scores.append(score if about or choices else min(score, 0.0))
     return scores
+
+
+def _rarity(words: Iterable[str], of_tools: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Each word's weight: one, divided by how many of the tools have it."""
+    return {word: 1 / sum(word in each for each in of_tools) for word in words}
+
+
+def _found(weights: Mapping[str, float], asked: Sequence[str]) -> float:
+    """The weight of the words that the question uses."""
+    return sum(likeness(word, asked) * weight for word, weight in weights.items())
+
+
+def _named_choices(question: str, tool: ToolSpec) -> int:
+    """How many of the values that a tool offers for its arguments stand in the question."""
+    properties = [as_mapping(p) for p in tool.properties.values()]
+    offered = [p.get("enum") or as_mapping(p.get("items")).get("enum") or () for p in properties]
+    return sum(mentions(question, value) for values in offered for value in values)
+
+
+def mentions(question: str, value: Any) -> bool:
+    """True if a text stands in a question, in whatever case, with spaces for underscores, or as a plural."""
+    if not isinstance(value, str) or not value:
+        return False
+    spaced = re.escape(value.replace("_", " "))
+    return bool(re.search(rf"(?<!\w){spaced}(?:s|es)?(?!\w)", question.replace("_", " "), re.IGNORECASE))
+
+
+def _fit_of_verbs(question: str, name: str) -> int:
+    """By a tool's name: 1 if it does what is asked, -1 if something else, 0 if the name says nothing."""
+    done, asked = _kinds_of_doing(name), _kinds_of_doing(question)
+    return 0 if not done else 1 if done & asked else -1
+
+
+def _kinds_of_doing(text: str) -> frozenset[int]:
+    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
+    stems = {stem(word) for word in re.findall(r"[A-Za-z]+", split)}
+    return frozenset(i for i, verbs in enumerate(_DOING) if verbs & stems)
 
 
 def best_tool(question: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool a question calls for, or None if none seems to help."""
     scores = relevance(question, tools)
-    best = max(range(len(tools)), key=scores.__getitem__, default=None)
+    # What is done ("find", "book") tells tools for one matter apart, but not whether the matter is theirs.
+    fits = [score + _VERB * _fit_of_verbs(question, t.name) for score, t in zip(scores, tools, strict=True)]
+    best = max(range(len(tools)), key=fits.__getitem__, default=None)
     return tools[best] if best is not None and scores[best] >= THRESHOLD else None
 
 
-def _told(tool: ToolSpec) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _told(tool: ToolSpec) -> _Words:
     arguments = " ".join(f"{n} {as_mapping(p).get('description', '')}" for n, p in tool.properties.items())
-    description = _SYNTAX_NOTE.sub("", tool.description)
-    return content_words(tool.name), content_words(description), content_words(arguments.replace("_", " "))
+    texts = (tool.name, tool.description, arguments.replace("_", " "), tool.details)
+    return _Words(*map(content_words, texts))
 
 
 def _share(words: Sequence[str], asked: Sequence[str], rare: Mapping[str, float]) -> float:

@@ -82,7 +82,7 @@ def start_engine(model: Path, context: int, key: str) -> Any:
 
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
-    params.model_alias = model.stem
+    params.model_alias = {model.stem}
     params.n_ctx = context
     params.n_parallel = _SLOTS
     params.hostnames = [HOST]

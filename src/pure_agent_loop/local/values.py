@@ -27,10 +27,13 @@ _NUMBER = re.compile(
     rf"(?:\s*(?P<scale>{'|'.join(_SCALES)})\b)?(?P<share>\s*(?:%|percent\b|per cent\b))?",
     re.IGNORECASE,
 )
-_LIST = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+LIST = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"\b(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?"
-_DATES = tuple(
+_MONTH_NAMES = (
+    r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
+)
+DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"\b(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})\b",
@@ -41,6 +44,12 @@ _DATES = tuple(
 )
 _FORMAT = re.compile(r"\b([YMD]{1,4})([-/.])([YMD]{1,4})\2([YMD]{1,4})\b", re.IGNORECASE)
 _TWO, _FOUR = 2, 4
+TIME = re.compile(
+    r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d)(?::\d\d)?)?"
+    r"(?: ?(?P<half>[ap])\.?m\b| (?:o'clock )?in the (?P<part>morning|afternoon|evening))?",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"\bHH:MM(?P<seconds>:SS)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ def fitting_numbers(text: str, prop: Mapping[str, Any]) -> list[int | float]:
 
 def written_lists(text: str) -> list[list[Any]]:
     """The lists that stand in a text in square brackets."""
-    found = (_parsed(written) for written in _LIST.findall(text))
+    found = (_parsed(written) for written in LIST.findall(text))
     return [value for value in found if value is not None]
 
 
@@ -122,17 +131,17 @@ def number_rows(text: str) -> list[list[int | float]]:
 
 def raw_dates(text: str) -> list[str]:
     """The dates of a text as they are written."""
-    return list(dict.fromkeys(m[0].strip() for pattern in _DATES for m in pattern.finditer(text)))
+    return list(dict.fromkeys(m[0].strip() for pattern in DATES for m in pattern.finditer(text)))
 
 
 def without_lists(text: str) -> str:
     """The text with blanks for its written lists, so that places stay the same."""
-    return _LIST.sub(lambda m: " " * len(m[0]), text)
+    return LIST.sub(lambda m: " " * len(m[0]), text)
 
 
 def without_dates(text: str) -> str:
     """The same for its dates."""
-    for pattern in _DATES:
+    for pattern in DATES:
         text = pattern.sub(lambda m: " " * len(m[0]), text)
     return text
 
@@ -140,7 +149,7 @@ def without_dates(text: str) -> str:
 def read_dates(text: str, description: str) -> list[str]:
     """The dates of a text in the form a description asks for (``YYYY-MM-DD``); empty if it names none."""
     form = _FORMAT.search(description)
-    found = sorted((m.start(), m) for pattern in _DATES for m in pattern.finditer(text))
+    found = sorted((m.start(), m) for pattern in DATES for m in pattern.finditer(text))
     years = [m["year"] for _, m in found if m["year"]] or re.findall(r"\b(?:19|20)\d\d\b", text)
     if form is None or not years:
         return []
@@ -153,3 +162,36 @@ def _written(form: re.Match[str], date: re.Match[str], year: str) -> str:
     parts = {"y": year, "m": f"{number:02d}", "d": f"{int(date['day']):02d}"}
     parts["y"] = year if len(form[1]) == _FOUR or len(form[4]) == _FOUR else year[-_TWO:]
     return form[2].join(parts[form[i][0].lower()] for i in (1, 3, 4))
+
+
+def read_times(text: str, description: str) -> list[str]:
+    """The times of a text in the form a description asks for (``HH:MM``); empty if it names none."""
+    form = _CLOCK.search(description)
+    if form is None:
+        return []
+    found = [m for m in TIME.finditer(text) if m["minute"] or m["half"] or m["part"]]
+    return list(dict.fromkeys(_clock(m) + (":00" if form["seconds"] else "") for m in found))
+
+
+def _clock(time: re.Match[str]) -> str:
+    hour = int(time["hour"])
+    part = (time["part"] or "").lower()
+    half = (time["half"] or ("" if not part else "a" if part == "morning" else "p")).lower()
+    hour = hour % 12 + (12 if half == "p" else 0) if half else hour
+    return f"{hour:02d}:{time['minute'] or '00'}"
+
+
+def without_times(text: str) -> str:
+    """The text with blanks for its times of day."""
+    return TIME.sub(lambda m: " " * len(m[0]) if m["minute"] or m["half"] or m["part"] else m[0], text)
+
+
+def read_months(text: str) -> list[int]:
+    """The months that a text names, as numbers."""
+    found = re.findall(_MONTH_NAMES, text)
+    return list(dict.fromkeys(_MONTHS.index(name[:3].lower()) + 1 for name in found))
+
+
+def read_years(text: str) -> list[int]:
+    """The numbers of a text that can be years of our time."""
+    return list(dict.fromkeys(int(year) for year in re.findall(r"\b(?:1[5-9]|20)\d\d\b", text)))

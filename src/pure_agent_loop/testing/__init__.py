@@ -32,8 +32,10 @@ from pure_agent_loop.testing.history import check_history, check_request
 from pure_agent_loop.testing.llm import LLMRequest, ScriptedLLM
 from pure_agent_loop.testing.script import answer, call, deltas, raw_call
 from pure_agent_loop.testing.server import ScriptedServer
+from pure_agent_loop.testing.stores import STORE_RULES, check_store
 
 __all__ = [
+    "STORE_RULES",
     "BrokenChunk",
     "ChaosLLM",
     "Drip",
@@ -59,6 +61,7 @@ __all__ = [
     "call",
     "check_history",
     "check_request",
+    "check_store",
     "deltas",
     "html_page",
     "quota_exceeded",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.calculator import calculator
 from pure_agent_loop.toolbox.files import FileTools
 from pure_agent_loop.toolbox.workspace import Workspace, WorkspaceError
@@ -13,7 +12,7 @@ from pure_agent_loop.toolbox.workspace import Workspace, WorkspaceError
 __all__ = ["FileTools", "Workspace", "WorkspaceError", "calculator", "starter_tools"]
 
 
-def starter_tools(root: str | os.PathLike[str] = ".") -> list[Callable[..., Any]]:
+def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:
     """``list_dir`` and ``read_file``, restricted to a folder, and ``calculator``, for ``Agent(tools=...)``.
 
     Args:

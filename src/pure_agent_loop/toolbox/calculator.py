@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.tool import tool
 
 MAX_CHARS = 1_000
 MAX_BITS = 4_096  # about 1,200 digits
@@ -28,6 +29,7 @@ class CalculatorError(PureAgentLoopError):
     """An expression without a result. The message is for the model."""
 
 
+@tool(read_only=True)
 def calculator(expression: str) -> str:
     """Calculate the value of an arithmetic expression.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from pure_agent_loop.text import clean_text
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.workspace import Entry, Workspace, WorkspaceError
 
 MAX_ENTRIES = 500
@@ -43,9 +43,9 @@ class FileTools:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def tools(self) -> list[Callable[..., Any]]:
-        """The tools, for ``Agent(tools=...)``."""
-        return [self.list_dir, self.read_file]
+    def tools(self) -> list[Tool]:
+        """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
+        return [Tool(function, read_only=True) for function in (self.list_dir, self.read_file)]
 
     def list_dir(self, path: str = ".") -> str:
         """List the files and folders in a folder. Folders end with a slash; files show their size.

@@ -1,0 +1,148 @@
+"""The command ``doctor``: find the server that ``run`` would use, examine it, and show what came out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from pure_agent_loop._version import __version__
+from pure_agent_loop.bridge import run_sync
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.choose import DEFAULT_MODEL, LOCAL_KEY
+from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, Embedded, Endpoint, plan_for, show_url
+from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
+from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.output import PREFIX, Output
+from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
+from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.llm.openai_client import DEFAULT_URL
+from pure_agent_loop.terminal import one_line, safe_text
+
+SCHEMA_VERSION = 1
+SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
+WIDTH = 100  # where no terminal says another one
+_CLEAR_LINE = "\r\x1b[2K"
+
+
+def doctor(options: argparse.Namespace, output: Output) -> int:
+    """Examine a server and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: There is nothing to examine, or it is not known which model.
+        ResultLostError: Standard output takes nothing more.
+    """
+    for name in SECRET_VARIABLES:
+        output.hide(os.environ.get(name))
+    plan = plan_for(options.model, options.base_url, os.environ)
+    with _target_for(plan, output) as target:
+        report = _examine(target, options.timeout, output)
+    has_key = not target.is_embedded and target.api_key != LOCAL_KEY
+    output.result(_as_json(report, has_key) if options.json else _as_text(report, has_key, output))
+    return _end(report, output)
+
+
+@contextmanager
+def _target_for(plan: Endpoint | Embedded, output: Output) -> Generator[Target, None, None]:
+    """The server of a plan; an embedded one runs as long as the block does."""
+    if isinstance(plan, Embedded):
+        yield from _embedded(plan, output)
+        return
+    name = plan.model or (str(DEFAULT_MODEL) if plan.base_url == DEFAULT_URL else "")
+    output.say(f"examining {name or 'the model'} at {show_url(plan.base_url)} ({plan.why})")
+    yield Target(plan.base_url, name, plan.api_key, show_url(plan.base_url))
+
+
+def _embedded(plan: Embedded, output: Output) -> Generator[Target, None, None]:
+    from pure_agent_loop.local import models
+    from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
+    from pure_agent_loop.local.shared import join_server
+
+    name = plan.name.removeprefix("local:")
+    wanted = models.default_model() if name == "local" else name
+    try:
+        with SlowSteps(output) as steps:
+            path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted, steps)
+            lease = join_server(path, steps)
+    except MissingExtraError as error:
+        if plan.name == "local":
+            raise ConfigError(f"{NOTHING_TO_USE} {WAYS_OUT}") from error
+        raise
+    try:
+        output.say(f"examining the server under {path.stem}, embedded here ({plan.why})")
+        state = lease.state
+        headers = ONE_REQUEST_A_CONNECTION
+        yield Target(f"{state.url}/v1", path.stem, state.key, headers=headers, is_embedded=True)
+    finally:
+        lease.release()
+
+
+def _examine(target: Target, timeout: float, output: Output) -> Report:
+    token = CancelToken()
+    progress = _Progress(output)
+    with Interrupts(token, output):
+        try:
+            return run_sync(examine(target, timeout, progress, token))
+        finally:
+            progress.clear()
+
+
+class _Progress(Watch):
+    """Shows each question: in one line that changes on a terminal, else in lines of their own."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._changing = output.err_is_terminal and output.out_is_terminal
+
+    def begin(self, name: str) -> None:
+        start = f"{_CLEAR_LINE}{PREFIX}" if self._changing else ""
+        self._output.progress(f"{start}{name} ... ")
+
+    def end(self, finding: Finding) -> None:
+        self._output.progress(finding.verdict if self._changing else f"{finding.verdict}\n")
+
+    def clear(self) -> None:
+        """Take the changing line away: the table says it all again."""
+        if self._changing:
+            self._output.progress(f"{_CLEAR_LINE}")
+
+
+def _as_json(report: Report, has_key: bool) -> str:
+    head = {"schema_version": SCHEMA_VERSION, "package": __version__, "python": platform.python_version()}
+    value = {**head, "key": has_key, **report.to_dict(), "code": paste(report)}
+    return json.dumps(value, allow_nan=False) + "\n"
+
+
+def _as_text(report: Report, has_key: bool, output: Output) -> str:
+    target = report.target
+    head = {
+        "package": f"pure-agent-loop {__version__}, Python {platform.python_version()}",
+        "server": target.address,
+        "model": target.model or "not known",
+        "key": "present" if has_key else "none is needed here" if target.is_embedded else "none",
+    }
+    lines = "".join(f"{name:<9}{one_line(text)}\n" for name, text in head.items())
+    width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
+    return f"{lines}\n{safe_text(as_text(report, width))}"
+
+
+def _end(report: Report, output: Output) -> int:
+    if report.stopped:
+        return INTERRUPTED
+    if report.can_drive:
+        return DONE
+    if report.answered:
+        output.fail("it answers, but it called no tool in any way")
+    else:
+        failed = next((each for each in reversed(report.findings) if each.verdict in ("failed", "no")), None)
+        output.fail(one_line(failed.detail if failed else report.reason, 400))
+    return FAILED

@@ -1,0 +1,162 @@
+"""Asking the person at the terminal whether a call may run; and what to do where there is no terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import Event
+from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.terminal import excerpt, is_terminal, one_line
+
+QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
+TERMINAL = "/dev/tty"
+MOST_LINES, MOST_WIDTH = 60, 2_000  # of the arguments; what is left out is said
+MOST_RULE = 120  # characters of a rule that a person can still check
+LINE_BYTES = 4_096
+NO = Permission("deny")
+_ANSWERS = {"y": Permission("allow"), "n": NO, "a": Permission("allow", always=True)}
+_WORDS = {**_ANSWERS, "yes": _ANSWERS["y"], "no": NO, "always": _ANSWERS["a"]}
+
+
+class Questions:
+    """Asks about calls, one at a time.
+
+    The run asks from a thread of its own, while this one shows the events. So that a question never comes
+    between them, it is put where its event has its turn (`ask`), and the run waits for that (`wait`).
+
+    Args:
+        output: Where to ask.
+        descriptor: The terminal to read the answer from.
+    """
+
+    def __init__(self, output: Output, descriptor: int) -> None:
+        self._output = output
+        self._descriptor = descriptor
+        self._answers: dict[str, queue.SimpleQueue[Permission]] = {}
+
+    @classmethod
+    def at_terminal(cls, output: Output) -> Questions | None:
+        """For the terminal where the question would be read; None if there is none."""
+        if not output.err_is_terminal:
+            return None
+        if is_terminal(sys.stdin):
+            return cls(output, sys.stdin.fileno())
+        try:  # standard input is a pipe: the person is there all the same
+            return cls(output, os.open(TERMINAL, os.O_RDONLY))
+        except OSError:
+            return None
+
+    def wait(self, request: PermissionRequest) -> Permission:
+        """The answer about a call; for ``Agent(on_ask=...)``. Blocks until `ask` was called for it."""
+        return self._answer_of(request.call_id).get()
+
+    def ask(self, event: Event, interrupts: Interrupts) -> None:
+        """Ask about a call and hand the answer over. Ctrl-C and the end of the input mean no.
+
+        Args:
+            event: It says that the call is asked about.
+            interrupts: What Ctrl-C does.
+        """
+        found: list[Permission] = []
+
+        def answer() -> bool:
+            found.append(self._answer(event.data))
+            return True
+
+        answered = interrupts.wait_for(answer)
+        self._answer_of(event.data["call_id"]).put(found[0] if answered else NO)
+
+    def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
+        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads come here
+
+    def _answer(self, data: Mapping[str, Any]) -> Permission:
+        reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
+        lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
+        # As JSON each argument is one line, so that no text can pass for another argument.
+        lines += [f"  {one_line(name)}: {_as_json(value)}" for name, value in data["args"].items()]
+        self._output.say(excerpt("\n".join(lines), MOST_LINES, MOST_WIDTH))
+        _forget_typed(self._descriptor)
+        while True:
+            self._output.progress(QUESTION)
+            line = self._read_line()
+            if line is None:
+                self._output.end_line()
+                return NO
+            if (word := line.strip().lower()) in _WORDS:
+                return _WORDS[word]
+
+    def _read_line(self) -> str | None:
+        """A line from the terminal; None at its end."""
+        try:
+            data = os.read(self._descriptor, LINE_BYTES)
+        except OSError:  # the terminal is gone
+            return None
+        if data.endswith(b"\n"):
+            self._output.typed_line()
+        return data.decode("utf-8", "replace") if data else None
+
+
+def _forget_typed(descriptor: int) -> None:
+    """What was typed before the question was there is no answer to it."""
+    with suppress(ImportError, OSError):
+        import termios
+
+        with suppress(termios.error):
+            termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def way_out(question: Mapping[str, Any], rules: PermissionRules) -> str:
+    """What to say about a call that nobody could be asked about, and how to permit it.
+
+    Args:
+        question: `tool`, `args` and `reason` of the call.
+        rules: Those of this run.
+    """
+    tool, args = question["tool"], question["args"]
+    pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in args.items())
+    reason = f" ({one_line(question['reason'])})" if question["reason"] else ""
+    call = f"{one_line(f'{tool}({pairs})', 400)} needs a person's permission{reason}"
+    asked = rules.find("ask", tool, args)
+    if asked is not None:
+        how = f" To permit it, leave out --ask {shlex.quote(asked.text)}."
+    else:
+        rule = rule_for(tool, args)
+        how = f" To permit it: --allow {shlex.quote(rule)}" if rule else ""
+    return f"{call}, and there is no terminal to ask at.{how}"
+
+
+def rule_for(tool: str, args: Mapping[str, Any]) -> str:
+    """A rule that allows a call: that call only if it can be written so, else the tool; empty if neither can.
+
+    Args:
+        tool: The tool's name.
+        args: The arguments.
+    """
+    words = (
+        value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in args.values()
+    )
+    inside = ", ".join(f"{name}={word}" for name, word in zip(args, words, strict=True))
+    exact = f"{tool}({inside})" if inside else tool
+    is_clear = len(exact) <= MOST_RULE and one_line(exact, MOST_RULE + 1) == exact
+    return next((rule for rule in (exact if is_clear else tool, tool) if _allows(rule, tool, args)), "")
+
+
+def _allows(rule: str, tool: str, args: Mapping[str, Any]) -> bool:
+    try:
+        return Rule.parse(rule).matches(tool, args)
+    except ConfigError:
+        return False

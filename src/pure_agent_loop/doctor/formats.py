@@ -1,0 +1,119 @@
+"""Probes of constrained output and of thinking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pure_agent_loop.doctor.answers import Found, user
+from pure_agent_loop.doctor.session import Asked, Session
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.profiles import (
+    ENABLE_THINKING,
+    PLAIN,
+    REASONING,
+    REASONING_EFFORT,
+    TEMPLATE_KWARGS,
+    THINKING_ENABLED,
+)
+from pure_agent_loop.llm.values import get
+
+_WAYS_TO_THINK = (THINKING_ENABLED, REASONING_EFFORT, TEMPLATE_KWARGS, ENABLE_THINKING, REASONING)
+_PUZZLE = "What is 17 + 25? Answer with the number only."
+_SCHEMA = {
+    "type": "object",
+    "properties": {"colour": {"type": "string"}, "sure": {"type": "boolean"}},
+    "required": ["colour", "sure"],
+    "additionalProperties": False,
+}
+
+
+async def json_schema(s: Session) -> Found:
+    """Is a JSON Schema obeyed that the question does not speak of?"""
+    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
+    asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=wanted)
+    value = _object(asked.text)
+    if value is None:
+        return "no", "accepted, but the answer is not JSON"
+    fits = set(value) == {"colour", "sure"} and isinstance(value["sure"], bool)
+    return ("yes", "obeyed") if fits else ("partly", "the answer is JSON, but not of the schema")
+
+
+async def json_object(s: Session) -> Found:
+    """Is the older JSON mode accepted?"""
+    question = "What colour is the sky on a clear day? Answer as a JSON object with the key colour."
+    asked = await s.ask(user(question), response_format={"type": "json_object"})
+    return ("yes", "obeyed") if _object(asked.text) is not None else ("no", "the answer is no JSON object")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+async def thinking_shown(s: Session) -> Found:
+    """Does the model think by itself, and where does it show?"""
+    asked = await s.ask(user(_PUZZLE))
+    place = _place_of_thinking(asked)
+    if place:
+        return "yes", place
+    tokens = _thinking_tokens(asked)
+    if tokens:
+        return "partly", f"it thinks ({tokens} tokens), but does not show it"
+    return "no", "it does not think by itself"
+
+
+def _thinks(asked: Asked) -> bool:
+    return bool(asked.response.reasoning_content or _thinking_tokens(asked))
+
+
+def _thinking_tokens(asked: Asked) -> int:
+    return (asked.response.usage.reasoning_tokens or 0) if asked.response.usage else 0
+
+
+def _place_of_thinking(asked: Asked) -> str:
+    if not asked.response.reasoning_content:
+        return ""
+    if asked.message is None:
+        return "in the stream"
+    for name in ("reasoning_content", "reasoning"):
+        if get(asked.message, name):
+            return f"in the field {name}"
+    is_text = isinstance(get(asked.message, "content"), str)
+    return "as <think> tags in the text" if is_text else "in parts of the content"
+
+
+async def thinking_switch(s: Session) -> Found:
+    """Which field of a request makes the model think? Fields without effect are ignored by many servers."""
+    by_itself = _thinks(await s.ask(user(_PUZZLE)))
+    own = s.client.profile.thinking
+    others = [] if s.before.name != PLAIN.name else [way for way in _WAYS_TO_THINK if way != own]
+    refused = []
+    for way in (own, *others):
+        is_refused, thinks = await _try_to_think(s, way)
+        if is_refused:
+            refused.append(" and ".join(way))
+        elif thinks:
+            if way != own:
+                s.adopt(thinking=way)
+            effect = "accepted; it thinks anyway" if by_itself else "it thinks"
+            return "yes", f"{json.dumps(way)}: {effect}"
+    detail = "no field of ours makes it think"
+    return "no", f"{detail}; refused: {', '.join(refused)}" if refused else detail
+
+
+async def _try_to_think(s: Session, way: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether the server refuses these fields, and whether the model thinks with them."""
+    without = [name for name in s.client.profile.refuses if name not in way]
+    with s.trying(thinking=way, refuses=without):
+        try:
+            asked = await s.ask(user(_PUZZLE), thinking_level="low")
+        except LLMError as error:
+            if error.kind != "bad_request":
+                raise
+            return True, False
+        return any(name in s.client.profile.refuses for name in way), _thinks(asked)

@@ -1,0 +1,132 @@
+"""What a server says about itself: its list of models, and ``/props`` of llama.cpp. Reading it is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pure_agent_loop.doctor.values import Target
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.openai_client import is_private
+from pure_agent_loop.llm.sdk_errors import translate_error
+
+# How servers call the number of tokens a model reads: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
+_SIZES = (
+    "max_model_len",
+    "context_length",
+    "loaded_context_length",
+    "context_window",
+    "max_context_length",
+    "max_context_window_tokens",
+    "n_ctx",
+)
+
+
+async def get_json(target: Target, url: str, timeout: float) -> Any:
+    """GET something from the server, with the key.
+
+    Args:
+        target: The server.
+        url: A path under its address, or a whole address there.
+        timeout: Seconds it may take.
+
+    Raises:
+        LLMError: It could not be had.
+    """
+    from openai import AsyncOpenAI
+
+    try:
+        async with AsyncOpenAI(
+            api_key=target.api_key,
+            base_url=target.base_url,
+            max_retries=0,
+            timeout=timeout,
+            default_headers=dict(target.headers),
+        ) as sdk:
+            found: Any = await sdk.get(url, cast_to=object)
+    except Exception as error:
+        translated = translate_error(error, target.base_url, target.model)
+        if translated is error:
+            raise
+        raise translated from error
+    if isinstance(found, str):
+        raise LLMError("The server answered with a web page or a text. Check base_url.", kind="bad_request")
+    return found
+
+
+async def get_props(target: Target, timeout: float) -> Any:
+    """The properties a llama.cpp server tells; None from others. Public servers are not asked."""
+    if not is_private(target.base_url):
+        return None
+    root = target.base_url.rstrip("/").removesuffix("/v1")
+    try:
+        return await get_json(target, f"{root}/props", timeout)
+    except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
+        return None
+
+
+def models_in(listing: Any) -> list[str]:
+    """The names in a list of models, in whatever form it came."""
+    return [str(entry["id"]) for entry in _entries(listing) if entry.get("id")]
+
+
+def is_listed(listing: Any, model: str) -> bool:
+    """True if a list of models holds the model, under its name or another one."""
+    return any(is_named(entry, model) for entry in _entries(listing))
+
+
+def is_named(entry: Mapping[str, Any], model: str) -> bool:
+    """True if an entry of the list is the model."""
+    aliases = entry.get("aliases")
+    return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
+
+
+def _entries(listing: Any) -> list[Mapping[str, Any]]:
+    data = listing.get("data") if isinstance(listing, Mapping) else listing
+    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
+
+
+def context_size(listing: Any, props: Any, model: str) -> tuple[int, str] | None:
+    """How many tokens the model reads, and who says so; None if nobody does.
+
+    Args:
+        listing: The list of models.
+        props: The properties of llama.cpp.
+        model: The model's name.
+    """
+    running = _number(_get(props, "default_generation_settings"), "n_ctx")
+    if running is not None:
+        return running, "/props: n_ctx"
+    entries = _entries(listing)
+    entry = next(
+        (each for each in entries if is_named(each, model)), entries[0] if len(entries) == 1 else None
+    )
+    if entry is None:
+        return None
+    for name in _SIZES:
+        size = _number(entry, name)
+        if size is not None:
+            return size, f"/models: {name}"
+    running = _number(entry.get("meta"), "n_ctx")
+    if running is not None:
+        return running, "/models: meta.n_ctx"
+    trained = _number(entry.get("meta"), "n_ctx_train")
+    return None if trained is None else (trained, "/models: meta.n_ctx_train; the server may allow less")
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _number(value: Any, name: str) -> int | None:
+    found = _get(value, name)
+    is_size = isinstance(found, (int, float)) and not isinstance(found, bool) and found > 0
+    return int(found) if is_size else None
+
+
+def template_caps(props: Any) -> dict[str, bool]:
+    """What the chat template of a llama.cpp server can do, as it says."""
+    caps = _get(props, "chat_template_caps")
+    if not isinstance(caps, Mapping):
+        return {}
+    return {str(name): value for name, value in caps.items() if isinstance(value, bool)}

@@ -1,0 +1,168 @@
+"""One examination: the client that learns, the time limit of requests, and what probes tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pure_agent_loop.cancel import CancelToken, Interrupt
+from pure_agent_loop.doctor.values import Target
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.base import ChatModel, stream_of
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.values import get
+from pure_agent_loop.llm.wire import first_choice
+
+ANSWER_TOKENS = 300  # room for a short answer, and for a little thinking before it
+LONGEST_WAIT = 20.0
+Message = dict[str, Any]
+Tools = list[dict[str, Any]]
+
+
+class StoppedError(Exception):
+    """The examination was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An answer and how it came.
+
+    Args:
+        response: The answer.
+        pieces: In how many pieces it came.
+        raw: The document it came in; None if it was streamed.
+        notices: What the client told about it.
+    """
+
+    response: LLMResponse
+    pieces: int
+    raw: Any
+    notices: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.response.content or ""
+
+    @property
+    def message(self) -> Any:
+        """The message as the server wrote it, where it came in one document."""
+        return get(first_choice(self.raw), "message") if self.raw else None
+
+
+@dataclass
+class Session:
+    """What all probes of one examination share.
+
+    Args:
+        target: The server, with a model.
+        client: Its client; its profile takes up what is learned.
+        timeout: Seconds for each request.
+        token: Stops the examination.
+        listing: The server's list of models.
+        props: The properties a llama.cpp server tells.
+    """
+
+    target: Target
+    client: OpenAIClient
+    timeout: float
+    token: CancelToken | None = None
+    listing: Any = None
+    props: Any = None
+    before: Profile = field(init=False)
+    plain: Asked | None = None
+    streamed: Asked | None = None
+    native: Asked | None = None
+    acts: dict[str, bool] = field(default_factory=dict)  # by tool mode, as far as it was tried
+    is_steady: bool = False  # temperature 0 is known to be accepted: the same findings each time
+    tools_dropped: bool = False
+    limit_ignored: bool = False  # the output limit under its usual name
+
+    def __post_init__(self) -> None:
+        self.before = self.client.profile
+
+    async def ask(
+        self,
+        messages: list[Message],
+        tools: Tools | None = None,
+        *,
+        stream: bool = False,
+        client: ChatModel | None = None,
+        **options: Any,
+    ) -> Asked:
+        """Send one request, within the time limit; once more after a pause the server asks for.
+
+        Args:
+            messages: The history.
+            tools: Tool schemas.
+            stream: Whether the answer should be streamed.
+            client: Another client than the session's own.
+            options: Fields of the request; the output is limited unless they say otherwise.
+
+        Raises:
+            LLMError: There is no answer.
+            StoppedError: The examination was cancelled.
+        """
+        if not {"max_tokens", "max_completion_tokens"} & set(options):
+            options["max_tokens"] = ANSWER_TOKENS
+        if self.is_steady:
+            options.setdefault("temperature", 0)
+        options["stream"] = stream
+        try:
+            return await self._limited(client or self.client, messages, tools, options)
+        except LLMError as error:
+            if error.kind != "rate_limit":
+                raise
+            await self._pause(2.0 if error.retry_after is None else error.retry_after)
+        return await self._limited(client or self.client, messages, tools, options)
+
+    async def _limited(
+        self, client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+    ) -> Asked:
+        with Interrupt() as block:
+            block.after(self.timeout)
+            block.on(self.token)
+            return await _read(client, messages, tools, options)
+        if self.token is not None and self.token.is_cancelled:
+            raise StoppedError
+        raise LLMError(f"No whole answer within {self.timeout:g} s.", kind="timeout")
+
+    async def _pause(self, seconds: float) -> None:
+        with Interrupt() as block:
+            block.on(self.token)
+            await asyncio.sleep(min(LONGEST_WAIT, seconds))
+            return
+        raise StoppedError
+
+    @contextmanager
+    def trying(self, **changes: Any) -> Iterator[None]:
+        """Ask with a changed profile; what is learned meanwhile is forgotten."""
+        kept = self.client.profile
+        self.client.profile = replace(kept, **changes)
+        try:
+            yield
+        finally:
+            self.client.profile = kept
+
+    def adopt(self, **changes: Any) -> None:
+        """Keep a change of the profile that a probe found to be right."""
+        self.client.profile = replace(self.client.profile, **changes)
+
+
+async def _read(
+    client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+) -> Asked:
+    assembler, pieces, raw, notices = Assembler(), 0, None, []
+    async with aclosing(stream_of(client, messages, tools, options)) as deltas:
+        async for delta in deltas:
+            assembler.feed(delta)
+            pieces += bool(delta.text or delta.reasoning or delta.tool_calls)
+            raw = raw if delta.raw is None else delta.raw
+            if delta.notice:
+                notices.append(delta.notice)
+    return Asked(assembler.finish(), pieces, raw, tuple(notices))

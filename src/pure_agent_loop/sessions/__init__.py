@@ -1,0 +1,59 @@
+"""Sessions: what happened in runs, kept so that it can be gone on with, whatever happens to the process.
+
+    records   one record, and the line it is written as
+    parse     from damaged bytes to whole records
+    store     the interface of a store, and the names of sessions
+    lock      one writer
+    log       what every log does
+    jsonl     a file for each session (`disk` writes, `peek` lists)
+    sqlite    all sessions in one SQLite file
+
+docs/sessions.md describes the format and what happens after damage.
+"""
+
+from pure_agent_loop.errors import (
+    SessionError,
+    SessionLockedError,
+    SessionNotFoundError,
+    SessionReadError,
+    SessionWriteError,
+)
+from pure_agent_loop.paths import data_folder
+from pure_agent_loop.sessions.jsonl import JsonlStore, RepairReport
+from pure_agent_loop.sessions.parse import Transcript, parse
+from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.sqlite import SqliteStore
+from pure_agent_loop.sessions.store import (
+    Loaded,
+    SessionInfo,
+    SessionLog,
+    SessionStore,
+    check_session_id,
+    new_session_id,
+)
+
+__all__ = [
+    "JsonlStore",
+    "Loaded",
+    "Record",
+    "RepairReport",
+    "SessionError",
+    "SessionInfo",
+    "SessionLockedError",
+    "SessionLog",
+    "SessionNotFoundError",
+    "SessionReadError",
+    "SessionStore",
+    "SessionWriteError",
+    "SqliteStore",
+    "Transcript",
+    "check_session_id",
+    "default_store",
+    "new_session_id",
+    "parse",
+]
+
+
+def default_store() -> JsonlStore:
+    """The sessions of this user: files of JSON lines in ``sessions`` in the data folder."""
+    return JsonlStore(data_folder() / "sessions")

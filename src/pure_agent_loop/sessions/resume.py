@@ -1,0 +1,141 @@
+"""Opening a session for a run: where it stands, and what became of a run that was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runner import resumed_state
+from pure_agent_loop.sessions.store import SessionLog, SessionStore
+from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.tokens import estimate_usage
+from pure_agent_loop.tool import ToolOutcome, failed
+
+Begin = Callable[[], tuple[QueryState, list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session that is open for a run.
+
+    Args:
+        state: Where the run starts.
+        notices: What people should know: repairs, a run that was cut off.
+        journal: Where the run writes.
+    """
+
+    state: QueryState
+    notices: list[str]
+    journal: SessionJournal
+
+
+def open_session(store: SessionStore, session_id: str, task: str | None, begin: Begin, kit: Kit) -> Opened:
+    """Open a session, and make the state to go on from.
+
+    Args:
+        store: Where sessions are kept.
+        session_id: Which one; a new one is made if there is none of that name.
+        task: What to do; None to go on with what was being done.
+        begin: Makes the first state of a new session.
+        kit: What the run will work with.
+
+    Raises:
+        ConfigError: The id cannot be one, or there is nothing to go on with.
+        SessionLockedError: Another run writes this session; it says who.
+        SessionReadError: The session cannot be read at all.
+        SessionWriteError: Nothing can be written there.
+    """
+    log = store.open(session_id)
+    try:
+        return _opened(log, task, begin, kit)
+    except BaseException:
+        log.close()
+        raise
+
+
+def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit) -> Opened:
+    past = read_past(log.records)
+    old = past.to_state()
+    notices = (
+        [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
+    )
+    if old is None:
+        if task is None:
+            raise ConfigError(f"The session {log.session_id!r} has nothing to go on with: give it a task.")
+        state, more = begin()
+    elif task is None:
+        state, more = resumed_state(None, old, kit.prompts)
+    else:
+        if past.was_cut_off:
+            more = [f"The last run of {log.session_id!r} was cut off; what it had done is kept."]
+            settle(old, past, kit.prompts)
+            past.effects, past.unfinished = {}, set()
+        else:
+            more = []
+        state, repairs = resumed_state(None, old, kit.prompts)
+        state = _with_task(state, task, kit.prompts)
+        more += repairs
+    state.session_id = log.session_id
+    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool))
+    journal.begin(
+        {
+            "task": task,
+            "system_prompt": state.system_prompt,
+            "model": str(getattr(kit.client, "model", "")),
+            "tools": kit.tools.to_openai_schema(),
+            "options": kit.options,
+            "limits": asdict(kit.limits),
+        }
+    )
+    return Opened(state, [*notices, *more], journal)
+
+
+def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
+    """What the model is told about a call that was running when the program ended."""
+    return failed(prompts, tool, "Unknown", prompts.tool_interrupted)
+
+
+def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
+    """Put what a run had recorded when it was cut off into its state, without running anything.
+
+    Args:
+        state: Where its newest checkpoint left it; is changed.
+        past: What was recorded behind that.
+        prompts: The words for calls of which no result is known.
+    """
+    step = state.step
+    answered = past.effects.get(f"{step}:model")
+    if state.awaiting and answered is not None:
+        response = decode(*answered)
+        usage = response.usage or estimate_usage(state.messages, response)
+        state.add_response(response, usage)
+    for call in list(state.pending):
+        key = f"{step}:tool:{call.id}"
+        if call.id in state.results:
+            continue
+        if key in past.effects:
+            state.add_result(call.id, decode(*past.effects[key]).text)
+        elif key in past.unfinished:
+            state.add_result(call.id, unknown_outcome(prompts, call.name).text)
+        else:
+            state.add_result(call.id, prompts.tool_not_started)
+    state.stop("cancelled")
+
+
+def _with_task(state: QueryState, task: str, prompts: Prompts) -> QueryState:
+    """A new run in the same history: what is known stays, what was counted starts again."""
+    state.close(prompts.tool_not_started)
+    new = QueryState(
+        system_prompt=state.system_prompt,
+        messages=state.messages,
+        task=task,
+        answers=state.answers,
+        always_allowed=state.always_allowed,
+        held=state.held,
+    )
+    new.add_user(task)
+    return new

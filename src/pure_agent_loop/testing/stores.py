@@ -1,0 +1,295 @@
+"""What every store of sessions must do, as rules that can be run against yours.
+
+    from pure_agent_loop.testing import check_store
+
+    def test_my_store():
+        check_store(lambda folder: MyStore(folder / "sessions"))
+
+With pytest, ``@pytest.mark.parametrize("rule", STORE_RULES)`` and ``check_store(make, rules=[rule])`` make a
+test of each rule.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.errors import (
+    ConfigError,
+    PureAgentLoopError,
+    SessionLockedError,
+    SessionNotFoundError,
+)
+from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.store import SessionStore
+from pure_agent_loop.testing.errors import ScriptError
+
+MakeStore = Callable[[Path], SessionStore]
+
+_ODD_DATA: dict[str, Any] = {
+    "ends of lines": "\n \r \u2028 \u2029 \u0085 \x0b \x0c \x1c",
+    "nothing": "\0\0",
+    "half a character": "\ud800 and \udfff",
+    "a whole one in halves": "\ud83d\ude00",
+    "far": "𝔘🙂",
+    "like a record": '{"id":"00000001","parent":null,"time":1,"type":"x","data":{}}\n',
+    "nested": {"id": "00000001", "parent": None, "time": 1, "type": "x", "data": {"crc": "00000000"}},
+    "numbers": [0, -1, 2**80, 1e-300, 0.1, float("inf"), True, None],
+    "foreign": {1: b"bytes", "set": {1}},
+    "": "",
+}
+_BAD_IDS: list[Any] = [
+    "",
+    ".",
+    "..",
+    ".hidden",
+    "a/b",
+    "../a",
+    "a\\b",
+    "C:a",
+    "a b",
+    "a\n",
+    "a\0",
+    "ä",
+    "x" * 65,
+    "con",
+    "NUL.txt",
+    "lpt1",
+    None,
+    7,
+    b"a",
+]
+_GOOD_IDS = ["a", "A-1", "a.b", "a.jsonl", "a.lock", "a.torn", "-", "_", "x" * 64, "20260131-142501-9f3a1c5e"]
+_THREADS, _APPENDS = 4, 25
+
+
+def check_store(make_store: MakeStore, *, rules: Iterable[str] | None = None) -> None:
+    """Run the rules against a store.
+
+    Args:
+        make_store: Makes a store that keeps its sessions in a folder, or under its name. The folder is there
+            and empty. Called twice with the same folder, the two stores share their sessions.
+        rules: Which of `STORE_RULES`; None for all.
+
+    Raises:
+        ScriptError: A rule is broken. The message names it.
+    """
+    for name in STORE_RULES if rules is None else rules:
+        with tempfile.TemporaryDirectory(prefix="store-") as folder:
+            try:
+                _RULES[name](make_store, Path(folder).resolve())
+            except ScriptError as error:
+                raise ScriptError(f"The store breaks the rule {name!r}: {error}") from error
+            except PureAgentLoopError as error:
+                kind = type(error).__name__
+                raise ScriptError(f"The store breaks the rule {name!r}: it raised {kind}: {error}") from error
+
+
+def _need(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ScriptError(otherwise)
+
+
+def _need_error(kind: type[Exception], what: str, act: Callable[[], object]) -> Exception:
+    try:
+        act()
+    except kind as error:
+        return error
+    except Exception as error:
+        raise ScriptError(f"{what} raised {type(error).__name__} ({error}), not {kind.__name__}") from error
+    raise ScriptError(f"{what} raised nothing, not {kind.__name__}")
+
+
+def _need_records(store: SessionStore, session_id: str, expected: list[Record]) -> None:
+    loaded = store.read(session_id)
+    _need(
+        list(loaded.records) == expected, f"read gives {loaded.records}, and not what append gave: {expected}"
+    )
+    _need(not loaded.problems, f"nothing is damaged, but read reports {loaded.problems}")
+
+
+def _records_come_back(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    with store.open("s") as log:
+        written = [log.append("user", {"n": number}, durable=number % 2 == 0) for number in range(5)]
+    _need(
+        [record.data for record in written] == [{"n": number} for number in range(5)], "append changed data"
+    )
+    parents = [None, *(record.id for record in written[:-1])]
+    _need([record.parent for record in written] == parents, "each record must follow the one before")
+    _need([record.id for record in written] == sorted({record.id for record in written}), "ids must sort")
+    _need_records(store, "s", written)
+    _need_records(make(folder), "s", written)
+
+
+def _odd_data_survives(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    with store.open("s") as log:
+        written = [log.append("odd", {"text": _ODD_DATA[name]}) for name in _ODD_DATA]
+        written += [log.append("odd", _ODD_DATA), log.append("empty", {})]
+        written.append(log.append("long", {"text": "é\n" * 500_000}))
+    _need(written[3].data == {"text": "😀"}, "two halves of one character must become it")
+    _need_records(store, "s", written)
+
+
+def _opening_again_goes_on(make: MakeStore, folder: Path) -> None:
+    written: list[Record] = []
+    for number in range(3):
+        with make(folder).open("s", create=number == 0) as log:
+            _need(list(log.records) == written, f"an opened log has {log.records}, not {written}")
+            _need(not log.problems, f"nothing is damaged, but the log reports {log.problems}")
+            written += [log.append("user", {"n": number}), log.append("user", {"n": number})]
+    _need(len({record.id for record in written}) == len(written), "an id was given twice")
+    _need(written[2].parent == written[1].id, "the first new record must follow the newest old one")
+    _need_records(make(folder), "s", written)
+
+
+def _parents_make_a_tree(make: MakeStore, folder: Path) -> None:
+    with make(folder).open("s") as log:
+        first = log.append("user", {})
+        log.append("user", {})
+        branch = log.append("user", {}, parent=first.id)
+        _need(branch.parent == first.id, "the parent that was named must be the parent")
+        _need(log.append("user", {}).parent == branch.id, "without a parent, the newest record is it")
+        _need_error(ConfigError, "a parent that is not there", lambda: log.append("user", {}, parent="9999"))
+
+
+def _wrong_values_are_refused(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    with store.open("s") as log:
+        bad: Any
+        for bad in ("", "Two words", "a\n", "é", "x" * 65, None, 5):
+            _need_error(ConfigError, f"type={bad!r}", lambda bad=bad: log.append(bad, {}))  # type: ignore[misc]
+        for bad in (None, [], "text", 5):
+            _need_error(ConfigError, f"data={bad!r}", lambda bad=bad: log.append("x", bad))  # type: ignore[misc]
+        written = log.append("good", {})
+    _need_records(store, "s", [written])
+
+
+def _one_writer(make: MakeStore, folder: Path) -> None:
+    store, other = make(folder), make(folder)
+    with store.open("s") as log:
+        for second in (store, other):
+            error = _need_error(SessionLockedError, "a second open", lambda second=second: second.open("s"))  # type: ignore[misc]
+            _need(str(os.getpid()) in str(error), f"the error must name the process that holds it: {error}")
+        written = [log.append("user", {}, durable=True)]
+        _need_records(other, "s", written)
+        _need_error(SessionLockedError, "delete of an open session", lambda: other.delete("s"))
+        with other.open("t") as free:
+            free.append("user", {})
+    with other.open("s") as log:
+        written.append(log.append("user", {}))
+    _need_records(store, "s", written)
+
+
+def _a_closed_log_is_closed(make: MakeStore, folder: Path) -> None:
+    log = make(folder).open("s")
+    log.append("user", {})
+    log.close()
+    log.close()
+    _need_error(ConfigError, "append to a closed log", lambda: log.append("user", {}))
+    _need(len(log.records) == 0, "the log's records are those it was opened with")
+
+
+def _ids_are_checked(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    for bad in _BAD_IDS:
+        for act in (store.open, store.read, store.delete, store.exists):
+            _need_error(ConfigError, f"{act.__name__}({bad!r})", lambda act=act, bad=bad: act(bad))  # type: ignore[misc]
+    _need(not store.list(), "a refused id left something behind")
+
+
+def _sessions_stay_apart(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    written = {}
+    logs = {session_id: store.open(session_id) for session_id in _GOOD_IDS}
+    for session_id, log in logs.items():
+        written[session_id] = [log.append("user", {"to": session_id})]
+    for log in logs.values():
+        log.close()
+    for session_id in _GOOD_IDS:
+        _need_records(store, session_id, written[session_id])
+    _need(sorted(info.id for info in store.list()) == sorted(_GOOD_IDS), "list must name each session once")
+
+
+def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    for _ in range(2):
+        _need(not store.exists("s"), "exists is true for a session that is not there")
+        _need_error(SessionNotFoundError, "open(create=False)", lambda: store.open("s", create=False))
+        _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
+        _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
+        _need(not store.list(), "list names a session that is not there")
+        store.open("other").close()  # and once more, now that the store has something
+        store.delete("other")
+
+
+def _deleted_is_gone(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    for session_id in ("s", "t"):
+        with store.open(session_id) as log:
+            kept = log.append("user", {"of": session_id})
+    store.delete("s")
+    _need(not store.exists("s"), "a deleted session is still there")
+    _need_records(store, "t", [kept])
+    with store.open("s") as log:
+        _need(not log.records, "a new session has records of a deleted one")
+        written = log.append("user", {})
+    _need_records(store, "s", [written])
+
+
+def _the_list_tells(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    written: dict[str, list[Record]] = {"a": [], "b": []}
+    for session_id, text in (("a", "x"), ("b", "x"), ("a", "x" * 100_000)):
+        with store.open(session_id) as log:
+            written[session_id].append(log.append("user", {"text": text}))
+    store.open("empty").close()
+    infos = {info.id: info for info in store.list()}
+    _need(set(infos) == {"a", "b", "empty"}, f"list names {sorted(infos)}")
+    for session_id, records in written.items():
+        info = infos[session_id]
+        _need(info.created == records[0].time, "created must be the time of the first record")
+        _need(info.updated == records[-1].time, "updated must be the time of the last record")
+    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be about the size")
+    order = [info.updated for info in store.list()]
+    _need(order == sorted(order, reverse=True), "the session used last must stand first")
+
+
+def _threads_may_write(make: MakeStore, folder: Path) -> None:
+    store = make(folder)
+    written: list[Record] = []
+    with store.open("s") as log:
+
+        def work() -> None:
+            written.extend([log.append("user", {"text": "x" * 3000}) for _ in range(_APPENDS)])
+
+        threads = [threading.Thread(target=work) for _ in range(_THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    _need(len(written) == _THREADS * _APPENDS, "append failed in a thread")
+    _need_records(store, "s", sorted(written, key=lambda record: record.id))
+
+
+_RULES: dict[str, Callable[[MakeStore, Path], None]] = {
+    "records come back": _records_come_back,
+    "odd data survives": _odd_data_survives,
+    "opening again goes on": _opening_again_goes_on,
+    "parents make a tree": _parents_make_a_tree,
+    "wrong values are refused": _wrong_values_are_refused,
+    "one writer": _one_writer,
+    "a closed log is closed": _a_closed_log_is_closed,
+    "ids are checked": _ids_are_checked,
+    "sessions stay apart": _sessions_stay_apart,
+    "what is missing is said": _what_is_missing_is_said,
+    "deleted is gone": _deleted_is_gone,
+    "the list tells": _the_list_tells,
+    "threads may write": _threads_may_write,
+}
+STORE_RULES = tuple(_RULES)
