@@ -24,6 +24,7 @@ E = EventType
 _LETTERS = {
     E.LOOP_START: "S",
     E.NOTICE: "N",
+    E.COMPACTION: "N",
     E.SOFT_LIMIT: "L",
     E.REASONING_DELTA: "r",
     E.TEXT_DELTA: "t",

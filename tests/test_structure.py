@@ -27,9 +27,9 @@ LAYERS = [
     ),
     ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
-    ("ports", "llm.adapt llm.lessons"),
-    ("state", "state kit context"),
-    ("actors", "part_events hook_calls gate model_call tool_round"),
+    ("ports", "llm.adapt llm.lessons accounting result_budget"),
+    ("state", "questions state kit context measure"),
+    ("actors", "part_events hook_calls gate listen reactive compaction equip model_call tool_round"),
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
@@ -37,6 +37,7 @@ LAYERS = [
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
+    "compaction",
     "local",
     "toolbox",
     "testing",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
+from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
@@ -83,6 +86,10 @@ class Agent:
             `AgentResult.questions`.
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
+        compaction: True shortens a long history with a `Ladder`, False never does; or one of your own.
+        context_window: Tokens of the model's window; None for what the server or the profile says.
+        max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
+        results_folder: Where the whole texts are kept, for good; None for a week in the data folder.
         sessions: Where runs with a `session_id` are kept; files in the data folder if None.
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
@@ -121,6 +128,10 @@ class Agent:
         on_ask: AskFunction | None = None,
         hooks: Hooks | None = None,
         budget: Budget | None = None,
+        compaction: Compactor | bool = True,
+        context_window: int | None = None,
+        max_result_chars: int = 30_000,
+        results_folder: str | os.PathLike[str] | None = None,
         sessions: SessionStore | None = None,
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
@@ -176,6 +187,10 @@ class Agent:
             after_tools=after_tools,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
+            compactor=_checked_compactor(compaction),
+            context_window=_checked_number("context_window", context_window),
+            max_result_chars=_checked_number("max_result_chars", max_result_chars) or 30_000,
+            results_folder=None if results_folder is None else Path(results_folder),
             first_byte_timeout=first_byte_timeout,
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
@@ -349,6 +364,21 @@ class Agent:
         else:
             start, notices = resumed_state(task, state, words)
         return start, replace(self._kit, opening=(*self._kit.opening, *notices))
+
+
+def _checked_compactor(value: Any) -> Compactor:
+    if isinstance(value, bool):
+        return Ladder() if value else NoCompaction()
+    if not callable(getattr(value, "compact", None)):
+        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
+    compactor: Compactor = value
+    return compactor
+
+
+def _checked_number(name: str, value: Any) -> Any:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
+    return value
 
 
 def _checked_function(name: str, function: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.messages import Message
+from pure_agent_loop.result_budget import ReadableTools
 from pure_agent_loop.state import QueryState
 
 
@@ -30,10 +31,18 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     messages = list(state.messages) if takes_meta else state.history()
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
-    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
-    tools = kit.tools.to_openai_schema() if len(kit.tools) and not state.closing and not used_up else None
     options = _with_more_output(kit.options) if state.output_raised else kit.options
-    return Request(messages, tools, options)
+    return Request(messages, offered_tools(state, kit), options)
+
+
+def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
+    """The tools of the next request; from the first cut result on also the one that reads the rest."""
+    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
+    if not len(kit.tools) or state.closing or used_up:
+        return None
+    if state.context.results_cut and isinstance(kit.tools, ReadableTools):
+        return kit.tools.all_schemas()
+    return kit.tools.to_openai_schema()
 
 
 def _with_more_output(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ The grammar of a run (``*`` any number, ``?`` at most once):
 
     run    = LOOP_START NOTICE* step* ERROR? LOOP_END
     step   = SOFT_LIMIT? NOTICE* answer (PERMISSION* ACTION+ OBSERVATION+)? STEP_END
-    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE)* REASONING? THOUGHT?
+    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE | COMPACTION)*
+             REASONING? THOUGHT?
 
 A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
 
@@ -47,6 +48,7 @@ class EventType(str, Enum):
     STEP_END = "step_end"
     PART = "part"
     PERMISSION = "permission"
+    COMPACTION = "compaction"
 
     def __str__(self) -> str:
         return self.value
@@ -188,6 +190,21 @@ class Event:
         return cls(EventType.PERMISSION, step, data)
 
     @classmethod
-    def step_end(cls, step: int, usage: Mapping[str, Any] | None = None) -> Event:
-        """A step is complete. `usage` is the token usage of the run so far."""
-        return cls(EventType.STEP_END, step, {"usage": dict(usage or {})})
+    def compaction(cls, step: int, rung: str, tokens: tuple[int, int], messages: tuple[int, int]) -> Event:
+        """A rule shortened earlier messages: how many tokens, and messages, before and after."""
+        data = {
+            "rung": rung,
+            "tokens_before": tokens[0],
+            "tokens_after": tokens[1],
+            "messages_before": messages[0],
+            "messages_after": messages[1],
+        }
+        return cls(EventType.COMPACTION, step, data)
+
+    @classmethod
+    def step_end(
+        cls, step: int, usage: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None
+    ) -> Event:
+        """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
+        data = {"usage": dict(usage or {})}
+        return cls(EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)})

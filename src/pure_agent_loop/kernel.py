@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.equip import equipped
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hook_calls import wants_more
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.limits import LimitChecker
+from pure_agent_loop.measure import measure
 from pure_agent_loop.model_call import respond
 from pure_agent_loop.part_events import end_open_parts
 from pure_agent_loop.state import SUSPENDED, QueryState
@@ -22,7 +24,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
     checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
-    state.deadline = checker.deadline
+    state.deadline, kit = checker.deadline, equipped(state, kit)
     try:
         await kit.emit(Event.loop_start(state.task))
         with Interrupt() as block:
@@ -55,7 +57,8 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
     if state.pending:
         await run_calls(state, kit)
     if state.stop_reason != SUSPENDED:
-        await kit.emit(Event.step_end(state.step, state.usage.to_dict()))
+        context = measure(state, kit).to_dict()
+        await kit.emit(Event.step_end(state.step, state.usage.to_dict(), context))
 
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:

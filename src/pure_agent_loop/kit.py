@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from pure_agent_loop.budget import Budget
@@ -25,7 +26,12 @@ Emit = Callable[[Event], Awaitable[None]]
 
 
 class Compactor(Protocol):
-    """Makes the history fit before each request."""
+    """Makes the history fit before each request.
+
+    It may have two methods more. ``with_kit(kit)`` is asked once for each run and gives the compactor to
+    use, so that one that sends requests or tells events gets the means. ``force(state)`` is asked when a
+    server refused a request as too long, whatever was thought of its length; without it `compact` is.
+    """
 
     async def compact(self, state: QueryState) -> None:
         """Shorten `state` if it has to be."""
@@ -73,6 +79,10 @@ class Kit:
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
+        context_window: Tokens of the model's window; None for what the client knows.
+        max_result_chars: A longer result is cut before it enters the history, see `result_budget`.
+        max_error_chars: The same for results of calls that failed.
+        results_folder: Where the whole texts are kept; None for a folder in the data folder.
         opening: Notices for the beginning of the run: the model in use, a repaired history.
     """
 
@@ -101,4 +111,8 @@ class Kit:
     first_byte_timeout: float | None = 60.0
     idle_timeout: float | None = 60.0
     tool_timeout: float | None = 120.0
+    context_window: int | None = None
+    max_result_chars: int = 30_000
+    max_error_chars: int = 4_000
+    results_folder: Path | None = None
     opening: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
+from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
@@ -99,6 +100,7 @@ class ReactLoop:
             limits=limits,
             retry=retry if enable_retry else replace(retry, max_retries=0),
             options=dict(llm_kwargs or {}),
+            compactor=Ladder(),
             emit_reasoning=emit_reasoning_events,
             after_tools=after_tools,
         )

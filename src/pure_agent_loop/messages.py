@@ -89,6 +89,26 @@ def to_wire(messages: Iterable[Message]) -> list[Message]:
     ]
 
 
+def check_pairs(messages: Iterable[Message]) -> None:
+    """Refuse a history in which a call and its result are not next to each other.
+
+    Raises:
+        HistoryError: It names the ids.
+    """
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting[:1]:
+                raise HistoryError(f"A result without its call: {message.get('tool_call_id')!r}.")
+            waiting.pop(0)
+            continue
+        if waiting:
+            break
+        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        raise HistoryError(f"Calls without a result: {', '.join(waiting)}.")
+
+
 def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[Message], list[str]]:
     """Make a history valid, whatever it was.
 

@@ -3,77 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 
-from pure_agent_loop.budget import price_for
-from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.context import Request, build_request
 from pure_agent_loop.doom import note_answer
 from pure_agent_loop.errors import LLMError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
-from pure_agent_loop.llm.base import stream_of
+from pure_agent_loop.listen import charge, listen
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.measure import guess
 from pure_agent_loop.part_events import AnswerParts
+from pure_agent_loop.reactive import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
-from pure_agent_loop.tokens import estimate_usage
-
-_NOTHING = Delta()
+from pure_agent_loop.tokens import estimate_message, usage_of
 
 
 async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     """Ask for the next answer and take it into the state.
 
+    A request that is refused as too long is shortened and sent again, once.
+
     Raises:
         LLMError: No answer could be had. What was written of it is kept only if the run was cancelled.
     """
-    request = build_request(state, kit)
-    parts = AnswerParts(state, kit)
-    call = _ModelCall(state.step, request, kit, parts)
-    try:
-        response = await kit.journal.effect(f"{state.step}:model", call.run)
-    except asyncio.CancelledError:
-        partial = call.assembler.partial()
-        state.keep_partial(partial, cost=0.0 if partial.usage is None else _count(partial.usage, kit))
-        await parts.end("error")
-        raise
-    except (LLMError, SessionError):
-        await parts.end("error")
-        raise
-    except Exception as error:
-        await parts.end("error")
-        raise LLMError(
-            f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
-        ) from error
-    await parts.end("completed")
-    usage = response.usage or estimate_usage(request.messages, response)
-    cost = _count(usage, kit)
-    state.add_response(
-        response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
-    )
+    call, response = await _ask(state, kit)
+    await call.parts.end("completed")
+    await note_length(response, state, kit)
+    usage = response.usage or usage_of(_prompt_tokens(state), response)
+    cost = charge(usage, kit)
+    _take_in(response, usage, cost, call.request, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
     if kit.budget is not None:
         kit.budget.add(tool_calls=len(state.pending))
     await _tell(response, state.step, kit)
-    await parts.open_calls()
+    await call.parts.open_calls()
     return response
 
 
-def _count(usage: TokenUsage, kit: Kit) -> float:
-    """What an answer costs; tokens and money go to the shared budget, at its own prices if it has any."""
-    model = str(getattr(kit.client, "model", ""))
-    own = price_for(kit.limits.prices, model)
-    shared = None if kit.budget is None else price_for(kit.budget.prices, model)
-    if kit.budget is not None:
-        price = shared or own
-        kit.budget.add(tokens=usage.total_tokens, cost=price.of(usage) if price else 0.0)
-    price = own or shared
-    return price.of(usage) if price else 0.0
+def _prompt_tokens(state: QueryState) -> int:
+    """About the tokens of the request. Each message is looked at once in a run, not once a step."""
+    system = {"role": "system", "content": state.system_prompt}
+    lead = estimate_message(system) if state.system_prompt else 0
+    return lead + state.context.estimate(state.messages)
+
+
+def _take_in(
+    response: LLMResponse, usage: TokenUsage, cost: float, request: Request, state: QueryState, kit: Kit
+) -> None:
+    guessed, before = guess(state, kit), len(state.messages)
+    state.add_response(
+        response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
+    )
+    if is_of_one_request(response):
+        state.context.note(usage, guessed, len(state.messages), kept=len(state.messages) > before)
+
+
+async def _ask(state: QueryState, kit: Kit) -> tuple[_ModelCall, LLMResponse]:
+    for key in ("model", "model:shortened"):
+        call = _ModelCall(state, kit)
+        try:
+            return call, await call.answer(f"{state.step}:{key}")
+        except LLMError as error:
+            overflow = as_overflow(error, state, kit)
+            if overflow is None:
+                raise
+            if not await make_room(state, kit):
+                raise overflow from error.__cause__
+            state.answers += 1  # the parts of the next one have names of their own
+            await kit.emit(Event.retry(state.step, 1, 0.0, safe_str(overflow), call.shown))
+    raise AssertionError("make_room says yes only once a step")
 
 
 async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
@@ -86,59 +89,59 @@ async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
 class _ModelCall:
     """One request and its repetitions."""
 
-    def __init__(self, step: int, request: Request, kit: Kit, parts: AnswerParts) -> None:
-        self.assembler = Assembler()
-        self._step = step
-        self._request = request
+    def __init__(self, state: QueryState, kit: Kit) -> None:
+        self.request = build_request(state, kit)
+        self.parts = AnswerParts(state, kit)
+        self.shown = False
+        self._assembler = Assembler()
+        self._state = state
         self._kit = kit
-        self._parts = parts
-        self._shown = False
 
-    async def run(self) -> LLMResponse:
+    async def answer(self, key: str) -> LLMResponse:
+        try:
+            return await self._kit.journal.effect(key, self._run)
+        except asyncio.CancelledError:
+            partial = self._assembler.partial()
+            cost = 0.0 if partial.usage is None else charge(partial.usage, self._kit)
+            self._state.keep_partial(partial, cost=cost)
+            await self.parts.end("error")
+            raise
+        except (LLMError, SessionError):
+            await self.parts.end("error")
+            raise
+        except Exception as error:
+            await self.parts.end("error")
+            raise LLMError(
+                f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
+            ) from error
+
+    async def _run(self) -> LLMResponse:
         handler = RetryHandler(self._kit.retry, self._kit.clock)
         return await handler.execute(self._once, on_retry=self._on_retry)
 
     async def _on_retry(self, attempt: RetryAttempt) -> None:
-        discard, self._shown = self._shown, False
-        self.assembler = Assembler()
-        await self._parts.end("error")
+        discard, self.shown = self.shown, False
+        self._assembler = Assembler()
+        await self.parts.end("error")
         error = safe_str(attempt.error) or type(attempt.error).__name__
-        await self._kit.emit(Event.retry(self._step, attempt.attempt, attempt.delay, error, discard))
+        await self._kit.emit(Event.retry(self._state.step, attempt.attempt, attempt.delay, error, discard))
 
     async def _once(self) -> LLMResponse:
-        kit, request = self._kit, self._request
-        patience, begun = kit.first_byte_timeout, False
-        with Interrupt() as silence:
-            silence.after(patience)
-            stream = stream_of(kit.client, request.messages, request.tools, request.options)
-            async with aclosing(stream) as deltas:
-                async for delta in deltas:
-                    if begun and delta == _NOTHING:
-                        continue  # keep-alives are no progress
-                    silence.after(None)  # a slow reader is not a silent server
-                    await self._show(self.assembler.feed(delta))
-                    patience, begun = kit.idle_timeout, True
-                    silence.after(patience)
-        if silence.fired:
-            rest = "the rest" if begun else "the beginning"
-            message = f"The server was silent for {patience:g} s while {rest} of its answer was awaited."
-            raise LLMError(message, kind="timeout")
-        await self._show(self.assembler.flush())
-        return self.assembler.finish()
+        return await listen(self.request, self._kit, self._assembler, self._show)
 
     async def _show(self, delta: Delta) -> None:
-        emit, step = self._kit.emit, self._step
+        emit, step = self._kit.emit, self._state.step
         if delta.notice:
             await emit(Event.notice(step, delta.notice))
         if delta.reasoning and self._kit.emit_reasoning:
-            self._shown = True
-            await self._parts.write("reasoning", delta.reasoning)
+            self.shown = True
+            await self.parts.write("reasoning", delta.reasoning)
             await emit(Event.reasoning_delta(step, delta.reasoning))
         if delta.text:
-            self._shown = True
-            await self._parts.write("text", delta.text)
+            self.shown = True
+            await self.parts.write("text", delta.text)
             await emit(Event.text_delta(step, delta.text))
         for part in delta.tool_calls:
-            self._shown = True
+            self.shown = True
             arguments = part.arguments if isinstance(part.arguments, str) else ""
             await emit(Event.tool_call_delta(step, part.index, part.name, arguments))

@@ -229,6 +229,14 @@ class Renderer:
         call = f"{one_line(str(data.get('tool', '')))}({_arguments(data.get('args'))})"
         return [Segment(f"? {call}: {what}{f' ({reason})' if reason else ''}", "warning")]
 
+    def _compaction(self, event: Event) -> list[Segment]:
+        data = event.data
+        before, after = data.get("tokens_before", 0), data.get("tokens_after", 0)
+        line = (
+            f"-- {data.get('rung', '')}: the history was shortened from about {before:,} to {after:,} tokens"
+        )
+        return [Segment(line, "dim")]
+
     def _loop_end(self, event: Event) -> list[Segment]:
         return [Segment("== ", "label"), Segment(str(event.data.get("stop_reason", "")), "name")]
 
@@ -246,6 +254,7 @@ _TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
     EventType.RETRY: Renderer._retry,
     EventType.NOTICE: Renderer._notice,
     EventType.PERMISSION: Renderer._permission,
+    EventType.COMPACTION: Renderer._compaction,
     EventType.LOOP_END: Renderer._loop_end,
 }
 

@@ -31,9 +31,9 @@ class AgentResult:
     content: str
     steps: int
     total_tokens: TokenUsage
-    events: list[Event]
+    events: list[Event] = field(repr=False)
     stop_reason: str
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
 
     @classmethod

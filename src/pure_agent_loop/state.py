@@ -1,6 +1,6 @@
 """The only thing that changes during a run.
 
-1.  Only the methods here append to `messages`; what is in it stays as it is.
+1.  Only the methods here append to `messages`; what is in it changes only through `replace_messages`.
 2.  An answer with calls opens them; they stand in `pending` until each has its one result. Then the
     results are appended in call order. So `messages` never holds a call without its result, except
     between those two moments; `close` ends them early.
@@ -13,34 +13,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from pure_agent_loop.accounting import Boundary, ContextLedger, track
 from pure_agent_loop.doom import DoomLedger
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.messages import Message, assistant_message, to_wire, tool_message, user_message
-from pure_agent_loop.parts import Part
-from pure_agent_loop.permissions import (
-    Permission,
-    PermissionRequest,
-    Ruling,
-    Verdict,
-    as_permission,
-    call_key,
-    to_arguments,
+from pure_agent_loop.messages import (
+    Message,
+    assistant_message,
+    check_pairs,
+    to_wire,
+    tool_message,
+    user_message,
 )
+from pure_agent_loop.parts import Part
+from pure_agent_loop.permissions import Ruling
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.questions import Questions
 
 MAX_CONTINUATIONS = 3
 SUSPENDED = "waiting_permission"
 
 
 @dataclass(slots=True)
-class QueryState:
+class QueryState(Questions):
     """Where a run stands.
 
     Args:
@@ -50,6 +51,9 @@ class QueryState:
         ledger: What the limits have counted.
         doom: The last call and its repetitions.
         usage: Tokens of all requests of this run.
+        context: What is known about the length of the history.
+        auto_compact_tracking: By rung, how often it ``acted`` and how many tokens it ``saved``.
+        has_attempted_reactive_compact: True once this step shortened the history after a refusal.
         pending: Calls of the last answer that still lack a result.
         results: Results that have come for them, by call id.
         answer: Pieces of the final answer: more than one where it was cut off and continued.
@@ -87,6 +91,9 @@ class QueryState:
     ledger: LimitLedger = field(default_factory=LimitLedger)
     doom: DoomLedger = field(default_factory=DoomLedger)
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    context: ContextLedger = field(default_factory=ContextLedger)
+    auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
+    has_attempted_reactive_compact: bool = False
     pending: list[ToolCall] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     answer: list[str] = field(default_factory=list)
@@ -143,7 +150,7 @@ class QueryState:
         """Count one more step, unless it is the last answer after a limit."""
         if not self.closing:
             self.ledger.steps += 1
-        self.awaiting = True
+        self.awaiting, self.has_attempted_reactive_compact = True, False
         self.answers += 1
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
@@ -166,9 +173,7 @@ class QueryState:
             tools_offered: False if what looks like a call is none.
         """
         self.awaiting = False
-        self.usage += usage
-        self.ledger.tokens += usage.total_tokens
-        self.ledger.cost += cost
+        self.count(usage, cost)
         if self.closing or not tools_offered:
             response = replace(response, tool_calls=[])
         else:
@@ -185,12 +190,28 @@ class QueryState:
         elif response.content:
             self.answer.append(response.content)
 
+    def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
+        """Add what a request took."""
+        self.usage += usage
+        self.ledger.tokens += usage.total_tokens
+        self.ledger.cost += cost
+
+    def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
+        """Put a shorter history in the place of `messages`: the only way to change earlier ones.
+
+        Raises:
+            HistoryError: A call and its result are not both in it; nothing has changed then.
+        """
+        check_pairs(messages)
+        self.messages = list(messages)
+        self.context.replaced(boundary)
+        track(self.auto_compact_tracking, boundary)
+
     def keep_partial(self, response: LLMResponse, *, cost: float = 0.0) -> None:
         """Keep the text of an answer that was interrupted. Its calls never happened."""
         self.ledger.cost += cost
         if response.usage is not None:
-            self.usage += response.usage
-            self.ledger.tokens += response.usage.total_tokens
+            self.count(response.usage)
         if response.content:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
             self.answer.append(response.content)
@@ -274,53 +295,6 @@ class QueryState:
         if not self.pending:
             self.answer = []
 
-    # -- permissions --------------------------------------------------------------------------------
-
-    @property
-    def questions(self) -> list[PermissionRequest]:
-        """The pending calls that wait for an answer of a person."""
-        return [
-            PermissionRequest(call.id, call.name, ruling.args, ruling.message, self.step)
-            for call in self.pending
-            if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
-        ]
-
-    def answer_permission(self, call_id: str, verdict: Verdict) -> None:
-        """Answer one of the `questions`. Once all are answered the run can go on.
-
-        Args:
-            call_id: Which one.
-            verdict: ``allow``, ``deny``, or a `Permission` that says more.
-
-        Raises:
-            ConfigError: Nothing is asked about that call, or the verdict is neither.
-        """
-        asked = {question.call_id: question for question in self.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
-        given = verdict.behavior if isinstance(verdict, Permission) else verdict
-        if given not in ("allow", "deny"):
-            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
-        permission = as_permission(verdict)
-        self.rule(call_id, permission, asked[call_id].args)
-
-    def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
-        """Write down what was decided about a pending call."""
-        call = next(call for call in self.pending if call.id == call_id)
-        if permission.behavior == "deny":
-            self.denied[call_key(call.name, call.arguments)] = permission.message
-            if permission.interrupt:
-                self.must_close = "permission_denied"
-            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
-        else:
-            updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
-            if permission.always and call.name not in self.always_allowed:
-                self.always_allowed.append(call.name)
-            ruling = Ruling(permission.behavior, updated, message=permission.message)
-        self.rulings[call_id] = ruling
-        return ruling
-
     def close(self, text: str) -> None:
         """Give every call that is still open `text` as its result, so that the history is valid."""
         for call in list(self.pending):
@@ -352,6 +326,8 @@ class QueryState:
             "results": dict(self.results),
             "ledger": self.ledger.to_dict(),
             "doom": self.doom.to_dict(),
+            "context": self.context.to_dict(),
+            "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
             "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
@@ -377,6 +353,8 @@ class QueryState:
                 results=dict(data["results"]),
                 ledger=LimitLedger.from_dict(data["ledger"]),
                 doom=DoomLedger.from_dict(data["doom"]),
+                context=ContextLedger.from_dict(data["context"]),
+                auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
                 rulings={call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
@@ -395,22 +373,5 @@ class QueryState:
         return call if call_id == call.id else replace(call, id=call_id)
 
 
-_PLAIN = (
-    "system_prompt",
-    "task",
-    "note",
-    "closing",
-    "must_close",
-    "max_output_recovery_count",
-    "asked_again",
-    "output_raised",
-    "awaiting",
-    "answers",
-    "tool_rounds",
-    "denied_rounds",
-    "stop_hook_active",
-    "stop_hook_count",
-    "session_id",
-    "transition_reason",
-    "stop_reason",
-)
+# Annotations are texts here; what has one of these is in the plain form as it is.
+_PLAIN = tuple(each.name for each in fields(QueryState) if each.type in ("str", "int", "bool", "str | None"))

@@ -19,6 +19,7 @@ _WORD = re.compile(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")
 _DIGITS = re.compile(r"\d+")
 _CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
+OTHER_PART_TOKENS = 1_000  # an image or a sound, however long its bytes are
 MESSAGE_OVERHEAD = 4  # role and separators of the usual chat templates
 
 
@@ -36,16 +37,33 @@ def estimate_tokens(text: str) -> int:
 def estimate_message(message: Mapping[str, Any]) -> int:
     """About how many tokens a message has."""
     content = message.get("content")
-    text = content if isinstance(content, str) else json.dumps(content or "", ensure_ascii=False)
+    text, more = (content, 0) if isinstance(content, str) else _text_of_parts(content)
     calls = message.get("tool_calls")
     if calls:
         text += json.dumps(calls, ensure_ascii=False)
-    return estimate_tokens(text) + MESSAGE_OVERHEAD
+    return estimate_tokens(text) + more + MESSAGE_OVERHEAD
+
+
+def _text_of_parts(content: Any) -> tuple[str, int]:
+    """The text in a content of parts, and the tokens of what is beside it."""
+    parts = content if isinstance(content, list) else [content or ""]
+    texts = [
+        part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    ]
+    others = sum(isinstance(part, Mapping) and part.get("type") not in (None, "text") for part in parts)
+    rest = [part for part in parts if not isinstance(part, Mapping)]
+    return "\n".join([*texts, json.dumps(rest, ensure_ascii=False) if rest else ""]), len(
+        parts
+    ) + others * OTHER_PART_TOKENS
 
 
 def estimate_usage(messages: Iterable[Mapping[str, Any]], response: LLMResponse) -> TokenUsage:
     """Usage of a request whose server did not report it, marked as estimated."""
-    prompt = sum(map(estimate_message, messages))
+    return usage_of(sum(map(estimate_message, messages)), response)
+
+
+def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
+    """The same where the tokens of the request are known."""
     written = (response.content or "") + (response.reasoning_content or "")
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)

@@ -14,7 +14,9 @@ from pure_agent_loop.gate import decide
 from pure_agent_loop.hook_calls import after_tool
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.measure import result_chars
 from pure_agent_loop.part_events import change_part
+from pure_agent_loop.result_budget import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
 
@@ -120,13 +122,26 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     call = planned.call
     if planned.outcome is None:
         outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
-    text = outcome.text + _warning(call, outcome, state, kit)
-    planned.outcome = outcome = replace(outcome, text=text)
+    warning = _warning(call, outcome, state, kit)
+    outcome = _cut(call, outcome, state, kit)
+    planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
         state.stop("cancelled")
     await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
+
+
+def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> ToolOutcome:
+    """The outcome as it fits into the history; what was left out can be read from then on."""
+    limit = kit.max_error_chars if outcome.is_error else result_chars(kit)
+    if len(outcome.text) <= limit or (
+        call.name == READ_RESULT and READ_RESULT not in kit.tools and not outcome.is_error
+    ):
+        return outcome
+    text = cut_text(outcome.text, limit, ResultFolder(kit.results_folder), kit.prompts)
+    state.context.results_cut = state.context.results_cut or mentioned(text) is not None
+    return replace(outcome, text=text)
 
 
 def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> str:
@@ -169,11 +184,11 @@ async def _stop_all(planned: list[_Planned], state: QueryState, kit: Kit) -> Non
     running = [task for task in started if not task.done()]
     for each in planned:
         if state.pending and each.call.id not in state.results:
-            state.add_result(each.call.id, _unfinished(each, kit))
+            state.add_result(each.call.id, _unfinished(each, state, kit))
     await _leave(running)
 
 
-def _unfinished(planned: _Planned, kit: Kit) -> str:
+def _unfinished(planned: _Planned, state: QueryState, kit: Kit) -> str:
     """The result of a call whose round was broken off, as far as it is known."""
     task = planned.task
     if planned.outcome is not None:
@@ -184,7 +199,7 @@ def _unfinished(planned: _Planned, kit: Kit) -> str:
         return kit.prompts.tool_cancelled
     if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
-    return task.result().outcome.text
+    return _cut(planned.call, task.result().outcome, state, kit).text
 
 
 async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:

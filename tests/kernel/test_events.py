@@ -61,6 +61,19 @@ FACTORIES = [
         "",
     ),
     (Event.step_end(1, {"total_tokens": 3}), "step_end", 1, {"usage": {"total_tokens": 3}}, ""),
+    (
+        Event.compaction(1, "trim", (9, 4), (3, 2)),
+        "compaction",
+        1,
+        {
+            "rung": "trim",
+            "tokens_before": 9,
+            "tokens_after": 4,
+            "messages_before": 3,
+            "messages_after": 2,
+        },
+        "",
+    ),
 ]
 
 

@@ -28,7 +28,7 @@ class Snapshots(MemoryJournal):
         self.state = start()
         self.kept = []
 
-    def take(self, moment):
+    def note(self, moment):
         text = json.dumps(self.state.to_dict(), allow_nan=False)
         assert QueryState.from_dict(json.loads(text)) == self.state, moment
         self.kept.append((moment, text))
@@ -37,15 +37,15 @@ class Snapshots(MemoryJournal):
         return [QueryState.from_dict(json.loads(text)) for moment, text in self.kept if prefix in moment]
 
     async def emit(self, event):
-        self.take(event.type.value)
+        self.note(event.type.value)
 
     async def compact(self, state):
-        self.take("compact")
+        self.note("compact")
 
     async def effect(self, key, run, about=None):
-        self.take(f"before {key}")
+        self.note(f"before {key}")
         value = await run()
-        self.take(f"after {key}")
+        self.note(f"after {key}")
         return value
 
 

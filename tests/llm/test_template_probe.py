@@ -89,3 +89,20 @@ def test_only_private_addresses_are_asked():
     assert is_private("http://localhost:8080/v1")
     assert not is_private("https://api.openai.com/v1")
     assert not is_private("http://8.8.8.8/v1")
+
+
+def test_the_window_of_llama_cpp_comes_with_the_same_request():
+    props = {"chat_template_caps": {"supports_tools": True}, "default_generation_settings": {"n_ctx": 8192}}
+    with llama(props) as (url, seen):
+        client = OpenAIClient("m", base_url=url)
+        assert client.context_window is None
+        events = list(Agent(llm=client, tools=[add]).run_stream("2 + 3?"))
+    ends = [event.data["context"] for event in events if event.type is EventType.STEP_END]
+    assert ends[0]["window"] == 8192
+    assert seen.count("/props") == 1
+
+
+def test_a_long_request_without_tools_asks_for_the_window_before_it_is_sent():
+    with llama({"default_generation_settings": {"n_ctx": 2048}}) as (url, seen):
+        Agent(llm=OpenAIClient("m", base_url=url)).run("a b c d " * 1_000)
+    assert seen[0] == "/props"

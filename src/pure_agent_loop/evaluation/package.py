@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.local.lock import file_lock
-from pure_agent_loop.local.paths import data_folder, private_folder
+from pure_agent_loop.paths import data_folder, private_folder
 
 PACKAGE = "bfcl-eval"
 VERSION = "2026.3.23"

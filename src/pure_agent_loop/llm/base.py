@@ -13,11 +13,13 @@ from pure_agent_loop.llm.values import Delta
 class BaseLLMClient(ABC):
     """A chat model. Subclass it and write `chat`; add `chat_stream` to show text as it is written.
 
+    Set `context_window` to the tokens of the model's window if you know them: the history is kept below.
     Set `takes_meta` to True to get messages with their key ``meta``, which holds the thinking behind them; it
     must not reach a server.
     """
 
     takes_meta: bool = False
+    context_window: int | None = None
 
     @abstractmethod
     async def chat(

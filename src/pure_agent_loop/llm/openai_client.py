@@ -83,6 +83,7 @@ class OpenAIClient(BaseLLMClient):
         self._guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = (
             weakref.WeakKeyDictionary()
         )
+        self._props: Any = None
         close_at_exit(self)
         weakref.finalize(self, _close_left_open, self._clients).atexit = False
 
@@ -116,17 +117,33 @@ class OpenAIClient(BaseLLMClient):
         One without drops them in silence: the request succeeds and the model never hears of them. Only
         servers on this machine or a private network are asked.
         """
-        if not is_private(self.base_url):
-            return None
+        found = get(get(await self._read_props(), "chat_template_caps"), "supports_tools")
+        return found if isinstance(found, bool) else None
+
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read from elsewhere, never set here
+        """Tokens of the window: what a llama.cpp server has said, else what the profile knows."""
+        said = get(get(self._props, "default_generation_settings"), "n_ctx")
+        return said if isinstance(said, int) and said > 0 else self.profile.window
+
+    async def find_context_window(self) -> int | None:
+        """The same, after asking a server on this machine or a private network."""
+        await self._read_props()
+        return self.context_window
+
+    async def _read_props(self) -> Any:
+        """What a llama.cpp server says about itself, asked until it has answered once."""
+        if self._props is not None or not is_private(self.base_url):
+            return self._props
         root = self.base_url.rstrip("/").removesuffix("/v1")
         try:
             client: Any = await self._client()
             props = await client.get(f"{root}/props", cast_to=object, options={"timeout": PROBE_SECONDS})
         except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
             return None
-        caps = get(props, "chat_template_caps")
-        found = get(caps, "supports_tools")
-        return found if isinstance(found, bool) else None
+        if props is not None:
+            self._props = props
+        return props
 
     def request_body(
         self,

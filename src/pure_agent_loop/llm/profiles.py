@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
@@ -51,6 +51,7 @@ class Profile:
         call_id_length: Call ids must be so many letters and digits; None allows any.
         schema_without: JSON Schema keywords that tools' schemas must not use.
         streaming: True if every request must be streamed, False if none may be, None for both.
+        window: Tokens of the context window, input and output together; None if not known.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Profile:
     call_id_length: int | None = None
     schema_without: Collection[str] = ()
     streaming: bool | None = None
+    window: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("refuses", "schema_without"):
@@ -105,6 +107,23 @@ class Profile:
         return {} if level == "off" else _filled(self.thinking, level)
 
 
+_OPENAI_REASONING = Profile(
+    "OpenAI reasoning models",
+    model=r"^(openai/)?(o[134](-|$)|gpt-([5-9]|\d\d)(?!.*chat))",
+    thinking=REASONING_EFFORT,
+    refuses=["temperature"],
+    output_limit_field="max_completion_tokens",
+)
+_DATE = r"(-\d{4}-\d\d-\d\d)?$"
+# Windows as OpenAI's own list of models gives them; a family that is not certain is left out.
+_OPENAI_WINDOWS = [
+    replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
+    replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),
+    Profile("OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576),
+    Profile("OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini|-turbo){_DATE}", window=128_000),
+    Profile("OpenAI GPT-3.5", model=r"^gpt-3\.5-turbo(-0125|-1106)?$", window=16_385),
+]
+
 PLAIN = Profile("any other server")
 
 # Providers' own documents say these; what they do not say is learned from their refusals (`lessons`).
@@ -122,13 +141,8 @@ PROFILES: list[Profile] = [
         call_id_length=9,
     ),
     Profile("Groq and xAI", url=r"api\.(groq\.com|x\.ai)", thinking=REASONING_EFFORT),
-    Profile(
-        "OpenAI reasoning models",
-        model=r"^(openai/)?(o[134](-|$)|gpt-([5-9]|\d\d)(?!.*chat))",
-        thinking=REASONING_EFFORT,
-        refuses=["temperature"],
-        output_limit_field="max_completion_tokens",
-    ),
+    *_OPENAI_WINDOWS,
+    _OPENAI_REASONING,
     PLAIN,
 ]
 

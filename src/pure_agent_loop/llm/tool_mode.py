@@ -108,6 +108,16 @@ class ToolModeClient(BaseLLMClient):
         name = getattr(self.inner, "model", None) or getattr(self.inner, "name", None)
         return str(name or type(self.inner).__name__)
 
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read from another client, never set here
+        """Tokens of the inner client's window, as far as it says."""
+        return getattr(self.inner, "context_window", None)
+
+    async def find_context_window(self) -> int | None:
+        """The same, after the inner client has asked its server if it can."""
+        ask = getattr(self.inner, "find_context_window", None)
+        return self.context_window if ask is None else await ask()
+
     async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Answer in one piece. See `BaseLLMClient.chat`."""
         assembler = Assembler()

@@ -56,6 +56,7 @@ class LocalClient(BaseLLMClient):
         tiny: The model is too small to be trusted with copying: arguments are pieces of the question and
             answers are checked against the result.
         on_close: Called once by `aclose`.
+        context_window: Tokens of the window the server was started with.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class LocalClient(BaseLLMClient):
         name: str = "local",
         tiny: bool = True,
         on_close: Callable[[], None] | None = None,
+        context_window: int | None = None,
     ) -> None:
         self.name = name
+        self.context_window = context_window
         self._inner = inner
         self._tiny = tiny
         self._on_close = on_close
@@ -274,15 +277,16 @@ def open_local(
     path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted, on_progress)
     lease = join_server(path, on_progress, settings)
     try:
-        return _client_for(lease, path.stem)
+        return _client_for(lease, path.stem, (settings or ServerSettings()).context)
     except BaseException:
         lease.release()
         raise
 
 
-def _client_for(lease: Lease, name: str) -> LocalClient:
+def _client_for(lease: Lease, name: str, context: int) -> LocalClient:
     state = lease.state
     inner = OpenAIClient(
         name, api_key=state.key, base_url=f"{state.url}/v1", default_headers=ONE_REQUEST_A_CONNECTION
     )
-    return LocalClient(inner, name=name, tiny=state.parameters < TINY_PARAMETERS, on_close=lease.release)
+    tiny = state.parameters < TINY_PARAMETERS
+    return LocalClient(inner, name=name, tiny=tiny, on_close=lease.release, context_window=context)

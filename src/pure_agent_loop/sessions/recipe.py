@@ -10,10 +10,12 @@ from dataclasses import asdict, fields
 from typing import Any, NoReturn
 
 from pure_agent_loop.budget import Price
+from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kit import Kit, NoCompaction
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.measure import window_of
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -21,6 +23,7 @@ from pure_agent_loop.tool import Tool, ToolRegistry
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
 _FLAGS = ("idempotent", "read_only", "polls", "timeout")
 _HOOKS = ("before_tool", "after_tool", "on_stop")
+_SECRET = ("extra_headers", "extra_query")  # keys may stand there
 _BEHAVIORS = ("deny", "ask", "allow")
 
 
@@ -33,8 +36,12 @@ def describe(kit: Kit) -> dict[str, Any]:
         "tools": kit.tools.to_openai_schema(),
         "tool_flags": {each.name: _flags(each) for each in kit.tools},
         "tool_timeout": kit.tool_timeout,
-        "options": kit.options,
+        "options": {name: value for name, value in kit.options.items() if name not in _SECRET},
         "limits": asdict(kit.limits),
+        "window": window_of(kit),
+        "max_result_chars": kit.max_result_chars,
+        "max_error_chars": kit.max_error_chars,
+        "compaction": asdict(kit.compactor) if isinstance(kit.compactor, Ladder) else None,
         "prompts": next(
             (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
         ),
@@ -93,6 +100,10 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         tool_rounds=run["tool_rounds"],
         after_tools=run["after_tools"],
         tool_timeout=_number(run["tool_timeout"]),
+        context_window=run["window"],
+        max_result_chars=run["max_result_chars"],
+        max_error_chars=run["max_error_chars"],
+        compactor=NoCompaction() if run["compaction"] is None else Ladder(**run["compaction"]),
     )
 
 

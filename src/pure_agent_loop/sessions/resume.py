@@ -127,7 +127,7 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
         prompts: The words for calls of which no result is known.
     """
     step = state.step
-    answered = past.effects.get(f"{step}:model")
+    answered = past.effects.get(f"{step}:model") or past.effects.get(f"{step}:model:shortened")
     if state.awaiting and answered is not None:
         response = decode(*answered)
         usage = response.usage or estimate_usage(state.messages, response)

@@ -207,10 +207,6 @@ class SessionJournal:
         if key in self._recorded:
             value: T = decode(*self._recorded.pop(key))
             return value
-        step, _, what = key.partition(":")
-        if what == "model":  # the answer was lost: what came of its calls belongs to no call of the new one
-            self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
-            self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
         if about is not None:
             if key in self._unfinished and not about["idempotent"]:
                 return self._record(key, cast("T", self._unknown(about["tool"])))
@@ -220,6 +216,10 @@ class SessionJournal:
         except Exception as error:
             self._log.append("failure", {"key": key, **describe_failure(error)})
             raise
+        step, _, what = key.partition(":")
+        if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
+            self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
+            self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
         return self._record(key, value)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:

@@ -1,0 +1,45 @@
+"""Taking a shorter history over, and telling about it."""
+
+from __future__ import annotations
+
+from pure_agent_loop.accounting import Boundary
+from pure_agent_loop.compaction.shape import estimate
+from pure_agent_loop.events import Event
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.measure import fixed_tokens, measure
+from pure_agent_loop.messages import Message
+from pure_agent_loop.state import QueryState
+
+
+async def take_over(
+    rung: str, messages: list[Message], state: QueryState, kit: Kit, least: float = 0.0
+) -> bool:
+    """Put a history into the place of the old one, if it is shorter by enough.
+
+    Args:
+        rung: Which rule made it.
+        messages: The new history.
+        state: Where it goes.
+        kit: Where the event goes.
+        least: So many tokens it must save.
+
+    Returns:
+        False if it is not; nothing has changed then.
+    """
+    fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
+    old, new = fixed + state.context.estimate(state.messages), fixed + estimate(messages)
+    after = before * new // max(1, old)  # what a server counts is scaled, not mixed with what we guess
+    if new >= old or after >= before or before - after < least:
+        return False
+    counts = (len(state.messages), len(messages))
+    boundary = Boundary(
+        rung=rung,
+        step=state.step,
+        tokens_before=before,
+        tokens_after=after,
+        messages_before=counts[0],
+        messages_after=counts[1],
+    )
+    state.replace_messages(messages, boundary)
+    await kit.emit(Event.compaction(state.step, rung, (before, after), counts))
+    return True

@@ -1,0 +1,79 @@
+"""How full the model's window is: the length of the next request against what fits."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pure_agent_loop.context import offered_tools
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.tokens import MESSAGE_OVERHEAD, estimate_tokens
+
+CHARS_A_TOKEN = 2  # of the window: a result may take about half of it
+
+
+class ContextSize(NamedTuple):
+    """How long the next request is.
+
+    Args:
+        tokens: About its tokens.
+        window: Tokens that fit, None if nobody knows.
+        estimated: False if a server counted them all.
+    """
+
+    tokens: int
+    window: int | None
+    estimated: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return self._asdict()
+
+
+def measure(state: QueryState, kit: Kit) -> ContextSize:
+    """The size of the next request, as far as it is known. Sends nothing."""
+    tokens, estimated = state.context.length(state.messages, fixed_tokens(state, kit))
+    return ContextSize(tokens, window_of(kit), estimated)
+
+
+def guess(state: QueryState, kit: Kit) -> int:
+    """The same by our own guess alone."""
+    return fixed_tokens(state, kit) + state.context.estimate(state.messages)
+
+
+def fixed_tokens(state: QueryState, kit: Kit) -> int:
+    """Tokens of what is in each request beside the messages: the system message and the tools."""
+    tools = offered_tools(state, kit)
+    text = json.dumps(tools, ensure_ascii=False, default=str) if tools else ""
+    system = _estimate(state.system_prompt) + MESSAGE_OVERHEAD if state.system_prompt else 0
+    return system + _estimate(text)
+
+
+_estimate = lru_cache(maxsize=32)(estimate_tokens)
+
+
+def window_of(kit: Kit) -> int | None:
+    """Tokens of the window: what the user says, else what the client knows."""
+    if kit.context_window is not None:
+        return kit.context_window
+    window = getattr(kit.client, "context_window", None)
+    return window if isinstance(window, int) and window > 0 else None
+
+
+async def find_window(kit: Kit) -> int | None:
+    """The same, after a client that can ask its server has done so."""
+    ask = getattr(kit.client, "find_context_window", None)
+    if kit.context_window is not None or ask is None:
+        return window_of(kit)
+    with suppress(Exception):  # a probe that fails, in whatever way, has found nothing out
+        await ask()
+    return window_of(kit)
+
+
+def result_chars(kit: Kit) -> int:
+    """Greatest length of one result. In a small window a single one must not take it all."""
+    window = window_of(kit)
+    return kit.max_result_chars if window is None else min(kit.max_result_chars, CHARS_A_TOKEN * window)

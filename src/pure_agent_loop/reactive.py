@@ -1,0 +1,82 @@
+"""A request that is too long for the server after all: recognising it, and making room once a step."""
+
+from __future__ import annotations
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kit import Kit
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import get
+from pure_agent_loop.measure import guess, window_of
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.tokens import estimate_message
+
+# Some servers refuse an overlong request without a word; a short one was refused for something else.
+SUSPECT_SHARE = 0.5
+SUSPECT_TOKENS = 20_000
+FULL_SHARE = 0.8
+CUT_SHARE = 0.5
+SILENT = "silent_truncation"
+
+
+def as_overflow(error: LLMError, state: QueryState, kit: Kit) -> LLMError | None:
+    """The error as one of kind ``context_overflow``, None if it is about something else."""
+    if error.kind == "context_overflow":
+        return error
+    if not _is_bare_refusal(error):
+        return None
+    tokens, window = guess(state, kit), window_of(kit)
+    if tokens <= (SUSPECT_TOKENS if window is None else SUSPECT_SHARE * window):
+        return None
+    message = (
+        f"{error.message} The server gives no reason; the request has about {tokens} tokens and is "
+        "probably longer than the model's context window."
+    )
+    return LLMError(message, error.original_error, kind="context_overflow", status=error.status)
+
+
+def _is_bare_refusal(error: LLMError) -> bool:
+    if error.kind != "bad_request" or error.status != 400:
+        return False
+    body = getattr(error.original_error, "body", error.message)
+    return not body or (isinstance(body, str) and not body.strip())
+
+
+async def make_room(state: QueryState, kit: Kit) -> bool:
+    """Have the history shortened although it seemed to fit; at most once a step.
+
+    Returns:
+        True if it is shorter now, so that the request may be sent again.
+    """
+    if state.has_attempted_reactive_compact:
+        return False
+    state.has_attempted_reactive_compact = True
+    before = sum(map(estimate_message, state.messages))
+    await getattr(kit.compactor, "force", kit.compactor.compact)(state)
+    return sum(map(estimate_message, state.messages)) < before
+
+
+async def note_length(response: LLMResponse, state: QueryState, kit: Kit) -> None:
+    """Compare the server's count with our guess, before the answer is taken in; tell if much is missing."""
+    usage, window = response.usage, window_of(kit)
+    if usage is None or usage.estimated or not is_of_one_request(response) or window is None:
+        return
+    tokens = guess(state, kit)
+    is_cut = tokens > FULL_SHARE * window and 0 < usage.prompt_tokens < CUT_SHARE * tokens
+    if not is_cut or SILENT in state.auto_compact_tracking:
+        return
+    state.auto_compact_tracking[SILENT] = {"acted": 1, "saved": 0}
+    await kit.emit(
+        Event.notice(
+            state.step,
+            f"The server counted {usage.prompt_tokens} tokens in a request of about {tokens}: it seems to "
+            "leave out the beginning of long requests without saying so. Tell the agent the real size with "
+            "context_window=..., or give the server a larger one.",
+        )
+    )
+
+
+def is_of_one_request(response: LLMResponse) -> bool:
+    """False if a client needed several requests for one answer: their sum says nothing about the history."""
+    requests = get(response.raw, "requests")
+    return not isinstance(requests, int) or requests <= 1
