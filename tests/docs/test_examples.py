@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pure_agent_loop.testing import ScriptedServer
+from pure_agent_loop.testing import ScriptedServer, assert_replays
 from tests.obliging import obliging
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
             "OPENAI_BASE_URL": server.base_url,
             "OPENAI_API_KEY": "k",
             "PYTHONWARNINGS": "error",
+            **({"PURE_AGENT_LOOP_HOME": str(folder / "home")} if "session" in str(code_or_path) else {}),
         }
         arguments = [str(code_or_path)] if isinstance(code_or_path, Path) else ["-c", code_or_path]
         done = subprocess.run(
@@ -51,6 +52,8 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
             check=False,
         )
         server.assert_clean()
+    for session in (folder / "home" / "sessions").glob("*.jsonl"):  # what was recorded can be replayed
+        assert_replays(session)
     return done
 
 
@@ -70,6 +73,12 @@ def test_an_example_runs(name, tmp_path):
 def test_a_block_of_the_documentation_runs(code, tmp_path):
     done = run_python(code, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_block_recorded_is_replayed(tmp_path):
+    code = "from pure_agent_loop import Agent\nAgent(model='m').run('hi', session_id='seen')"
+    assert run_python(code, tmp_path).returncode == 0
+    assert (tmp_path / "home" / "sessions" / "seen.jsonl").stat().st_size > 0
 
 
 def test_the_documents_have_blocks():
