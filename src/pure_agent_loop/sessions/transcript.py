@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from pure_agent_loop.errors import LLMError
@@ -29,6 +29,7 @@ from pure_agent_loop.hooks import BeforeTool
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.journal import Checkpointed
 from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
@@ -144,7 +145,8 @@ def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 def encode(value: Any) -> tuple[str, Any]:
     """The record type and the plain form of what an effect gave."""
     if isinstance(value, LLMResponse):
-        return "answer", value.to_dict()
+        requests = get(value.raw, "requests")  # an answer that took several says so there
+        return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
     if isinstance(value, ToolOutcome):
         return "outcome", asdict(value)
     if isinstance(value, (Permission, BeforeTool)):
@@ -155,7 +157,8 @@ def encode(value: Any) -> tuple[str, Any]:
 def decode(kind: str, value: Any) -> Any:
     """The reverse of `encode`."""
     if kind == "answer":
-        return LLMResponse.from_dict(value)
+        response = LLMResponse.from_dict(value)
+        return replace(response, raw={"requests": value["requests"]}) if "requests" in value else response
     if kind == "outcome":
         return ToolOutcome(**value)
     for known in (Permission, BeforeTool):
