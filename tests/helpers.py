@@ -38,11 +38,13 @@ _LETTERS = {
     E.ERROR: "E",
     E.LOOP_END: "X",
     E.PERMISSION: "P",
+    E.FILE_CHANGE: "F",
+    E.TASK: "",
     E.PART: "",  # they have rules of their own
 }
-_OPEN_STEP = "L?N*[rtcyN]*R?T?P*A*[ON]*"
-_WHOLE = re.compile(r"SN*(L?N*[rtcyN]*R?T?(P*A+[ON]+)?N*D)*X")
-_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcyN]*R?T?(P*A+[ON]+)?N*D)*({_OPEN_STEP})E?X")
+_OPEN_STEP = "L?N*[rtcyN]*R?T?P*N*A*[ON]*F*N*"
+_WHOLE = re.compile(r"SN*(L?N*[rtcyN]*R?T?(P*N*A+[ON]+F*)?N*D)*X")
+_BROKEN_OFF = re.compile(rf"SN*(L?N*[rtcyN]*R?T?(P*N*A+[ON]+F*)?N*D)*({_OPEN_STEP})E?X")
 
 
 def check_events(events: Sequence[Event], first_step: int = 1) -> None:

@@ -9,27 +9,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pure_agent_loop.budget import Budget, price_for
+from pure_agent_loop.agent_checks import (
+    check_only_client,
+    check_price,
+    checked_compactor,
+    checked_function,
+    checked_name,
+    checked_number,
+)
+from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
-from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.kit import Compactor, Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.messages import Message
+from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, check_client, check_types, resumed_state, start_state
+from pure_agent_loop.runner import Run, check_types, resumed_state, start_state
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
@@ -86,6 +94,9 @@ class Agent:
             `AgentResult.questions`.
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
+        name: The agent's name, for the audit log and for other agents.
+        audit: Writes down every call, such as an `AuditLog`.
+        snapshots: Knows what a step changed in a folder and can undo it, such as `WorkspaceSnapshots`.
         compaction: True shortens a long history with a `Ladder`, False never does; or one of your own.
         context_window: Tokens of the model's window; None for what the server or the profile says.
         max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
@@ -128,6 +139,9 @@ class Agent:
         on_ask: AskFunction | None = None,
         hooks: Hooks | None = None,
         budget: Budget | None = None,
+        name: str = "",
+        audit: Auditor | None = None,
+        snapshots: Snapshots | None = None,
         compaction: Compactor | bool = True,
         context_window: int | None = None,
         max_result_chars: int = 30_000,
@@ -152,8 +166,9 @@ class Agent:
             profile=(profile, Profile),
             hooks=(hooks, Hooks),
             budget=(budget, Budget),
+            name=(name, str),
         )
-        model = DEFAULT_MODEL if model is None else _checked_name(model)
+        model = DEFAULT_MODEL if model is None else checked_name(model)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
@@ -166,7 +181,7 @@ class Agent:
             if model is DEFAULT_MODEL and choice.model != model:
                 LOG.warning("Using %s.", choice.reason)
         else:
-            _check_client(llm, model, api_key, base_url, profile)
+            check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
@@ -179,24 +194,27 @@ class Agent:
             retry=retry or RetryConfig(),
             prompts=words,
             permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
-            can_use_tool=_checked_function("can_use_tool", can_use_tool),
-            on_ask=_checked_function("on_ask", on_ask),
+            can_use_tool=checked_function("can_use_tool", can_use_tool),
+            on_ask=checked_function("on_ask", on_ask),
             hooks=hooks or Hooks(),
             budget=budget,
+            name=name,
+            audit=audit,
+            snapshots=snapshots,
             tool_rounds=TOOL_ROUNDS[mode],
             after_tools=after_tools,
             options={key: value for key, value in options.items() if value is not None},
             emit_reasoning=emit_reasoning_events,
-            compactor=_checked_compactor(compaction),
-            context_window=_checked_number("context_window", context_window),
-            max_result_chars=_checked_number("max_result_chars", max_result_chars) or 30_000,
+            compactor=checked_compactor(compaction),
+            context_window=checked_number("context_window", context_window),
+            max_result_chars=checked_number("max_result_chars", max_result_chars) or 30_000,
             results_folder=None if results_folder is None else Path(results_folder),
             first_byte_timeout=first_byte_timeout,
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
             opening=opening,
         )
-        _check_price(self._kit)
+        check_price(self._kit)
 
     def run(
         self,
@@ -364,53 +382,3 @@ class Agent:
         else:
             start, notices = resumed_state(task, state, words)
         return start, replace(self._kit, opening=(*self._kit.opening, *notices))
-
-
-def _checked_compactor(value: Any) -> Compactor:
-    if isinstance(value, bool):
-        return Ladder() if value else NoCompaction()
-    if not callable(getattr(value, "compact", None)):
-        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
-    compactor: Compactor = value
-    return compactor
-
-
-def _checked_number(name: str, value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
-    return value
-
-
-def _checked_function(name: str, function: Any) -> Any:
-    if function is not None and not callable(function):
-        raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
-    return function
-
-
-def _check_price(kit: Kit) -> None:
-    """A limit of money without a price would never be reached."""
-    model = str(getattr(kit.client, "model", ""))
-    asked: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
-    for name, each in asked.items():
-        if each is not None and each.max_cost is not None and price_for(each.prices, model) is None:
-            raise ConfigError(
-                f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
-                f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
-            )
-
-
-def _checked_name(model: object) -> str:
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"model must be a model's name; it is {model!r:.80}.")
-    return model
-
-
-def _check_client(
-    llm: object, model: str, api_key: str | None, base_url: str | None, profile: Profile | None
-) -> None:
-    if model is not DEFAULT_MODEL or api_key or base_url or profile:
-        raise ConfigError(
-            "llm and model (or api_key, base_url, profile) were both given. "
-            "Pass llm=... for a client of your own, or model=... to have one built."
-        )
-    check_client(llm)

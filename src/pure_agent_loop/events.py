@@ -3,11 +3,12 @@
 The grammar of a run (``*`` any number, ``?`` at most once):
 
     run    = LOOP_START NOTICE* step* ERROR? LOOP_END
-    step   = SOFT_LIMIT? NOTICE* answer (PERMISSION* ACTION+ OBSERVATION+)? STEP_END
+    step   = SOFT_LIMIT? NOTICE* answer (PERMISSION* ACTION+ OBSERVATION+ FILE_CHANGE* NOTICE?)? STEP_END
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE | COMPACTION)*
              REASONING? THOUGHT?
 
 A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
+So may a TASK: one for each change of a subtask.
 
 A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
 missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.
@@ -49,6 +50,8 @@ class EventType(str, Enum):
     PART = "part"
     PERMISSION = "permission"
     COMPACTION = "compaction"
+    FILE_CHANGE = "file_change"
+    TASK = "task"
 
     def __str__(self) -> str:
         return self.value
@@ -200,6 +203,16 @@ class Event:
             "messages_after": messages[1],
         }
         return cls(EventType.COMPACTION, step, data)
+
+    @classmethod
+    def file_change(cls, step: int, change: Mapping[str, Any]) -> Event:
+        """Tools of a step changed a file of the workspace; see `observers.FileChange` for the keys."""
+        return cls(EventType.FILE_CHANGE, step, dict(change))
+
+    @classmethod
+    def task(cls, step: int, task: Mapping[str, Any]) -> Event:
+        """A subtask began, got on, or ended; `task` is the plain form of its record."""
+        return cls(EventType.TASK, step, {"task": dict(task)})
 
     @classmethod
     def step_end(

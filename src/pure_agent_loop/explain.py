@@ -157,7 +157,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 def _permission(tool: Tool, kit: Kit) -> str:
     """What happens to a call of the tool, as far as that can be said before there is one."""
     policy = kit.permissions
-    said = policy.suggest(tool.name, {}, read_only=tool.read_only)
+    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None)
     parts = [f"{said.behavior} ({said.message.rstrip('.')})" if said.message else said.behavior]
     if said.behavior == "deny":
         return parts[0]
@@ -165,7 +165,13 @@ def _permission(tool: Tool, kit: Kit) -> str:
         if behavior != "ask" or policy.mode != "bypass":
             rules = [text for text in getattr(policy.rules, behavior) if _looks_at_arguments(text, tool)]
             parts += [f"{behavior} what fits {text!r}" for text in rules]
-    return "; ".join([*parts, *(["can_use_tool decides"] if kit.can_use_tool else [])])
+    return "; ".join(
+        [
+            *parts,
+            *(["it judges each call itself"] if tool.judge else []),
+            *(["can_use_tool decides"] if kit.can_use_tool else []),
+        ]
+    )
 
 
 def _looks_at_arguments(text: str, tool: Tool) -> bool:

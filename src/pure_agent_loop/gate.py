@@ -21,6 +21,7 @@ from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
+    JudgeContext,
     Permission,
     PermissionContext,
     PermissionRequest,
@@ -63,19 +64,36 @@ async def decide(state: QueryState, kit: Kit) -> bool:
 
 
 async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
-    """What a rule forbids stays forbidden, also with the arguments that a person's answer brought."""
+    """What is forbidden stays forbidden, also with the arguments that an answer brought."""
     ruling = state.rulings[call.id]
-    if ruling.behavior == "allow":
-        read_only = _is_read_only(call, kit)
-        found = kit.permissions.suggest(call.name, ruling.args, read_only=read_only)
+    if ruling.behavior == "allow" and ruling.args != call.arguments:
+        found = await _suggest(call, ruling.args, state, kit, "again")
         if found.behavior == "deny":
             state.rule(call.id, found, ruling.args)
             await _tell(call, ruling.args, found, state, kit)
 
 
-def _is_read_only(call: ToolCall, kit: Kit) -> bool:
-    tool = kit.tools.get(call.name)
-    return tool is not None and tool.read_only
+async def _suggest(
+    call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit, when: str
+) -> Permission:
+    """What the rules, the mode and the tool itself say."""
+    tool, policy = kit.tools.get(call.name), kit.permissions
+    if tool is None or tool.judge is None:
+        return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
+    rules = policy.rules
+    context = JudgeContext(
+        attended=kit.on_ask is not None or kit.can_use_tool is not None,
+        deny=rules.patterns("deny", call.name),
+        ask=rules.patterns("ask", call.name),
+        allow=rules.patterns("allow", call.name),
+    )
+    asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
+    own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
+    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True)
+
+
+async def _opinion(judge: Callable[[], Permission | None]) -> Permission | None:
+    return judge()
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
@@ -112,17 +130,14 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
-    read_only = _is_read_only(call, kit)
-    suggested = kit.permissions.suggest(call.name, args, read_only=read_only)
+    suggested = await _suggest(call, args, state, kit, "first")
     if suggested.behavior == "deny" or kit.can_use_tool is None:
         return suggested
+    tool = kit.tools.get(call.name)
+    read_only = tool is not None and tool.read_only
     context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
     verdict = partial(_verdict, partial(kit.can_use_tool, call.name, deepcopy(args), context))
-    permission = await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
-    if permission.updated_args is not None:  # a rule that forbids holds for what is really used
-        again = kit.permissions.suggest(call.name, permission.updated_args or {}, read_only=read_only)
-        return again if again.behavior == "deny" else permission
-    return permission
+    return await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
 
 
 async def _verdict(function: Callable[[], Any]) -> Permission:

@@ -16,6 +16,7 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.journal import Journal, MemoryJournal
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
@@ -83,6 +84,9 @@ class Kit:
         max_result_chars: A longer result is cut before it enters the history, see `result_budget`.
         max_error_chars: The same for results of calls that failed.
         results_folder: Where the whole texts are kept; None for a folder in the data folder.
+        name: The agent's name, for the audit log.
+        audit: Writes down every call.
+        snapshots: Knows what a step changed in the workspace.
         opening: Notices for the beginning of the run: the model in use, a repaired history.
     """
 
@@ -115,4 +119,7 @@ class Kit:
     max_result_chars: int = 30_000
     max_error_chars: int = 4_000
     results_folder: Path | None = None
+    name: str = ""
+    audit: Auditor | None = None
+    snapshots: Snapshots | None = None
     opening: tuple[str, ...] = ()

@@ -4,9 +4,10 @@ The order, from the strongest to the weakest:
 
 1.  A deny rule denies, whatever else is said.
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``.
+    So does a refusal of the tool itself.
 3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
-4.  An ask rule asks, except in the mode ``bypass``.
-5.  An allow rule allows.
+4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself.
+5.  An allow rule allows; so does the tool itself.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
     the others.
 """
@@ -86,6 +87,25 @@ class PermissionRequest:
     step: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeContext:
+    """What a tool is told that judges its own calls.
+
+    Args:
+        attended: A person can be asked.
+        deny: Patterns of deny rules on the arguments of this tool, as they were written. The tool has to
+            keep to them in its own way, because it knows what its arguments mean.
+        ask: The same of ask rules.
+        allow: The same of allow rules.
+    """
+
+    attended: bool = False
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+
+
+Judge = Callable[[dict[str, Any], JudgeContext], Permission | None]
 Verdict = Permission | Behavior
 PermissionFunction = Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
@@ -185,6 +205,15 @@ class PermissionRules:
         """The first rule of a kind that speaks of a call."""
         return next((rule for rule in self._parsed[behavior] if rule.matches(tool, args)), None)
 
+    def names(self, behavior: Behavior, tool: str) -> bool:
+        """True if a rule of a kind speaks of every call of a tool."""
+        return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
+
+    def patterns(self, behavior: Behavior, tool: str) -> tuple[str, ...]:
+        """What the rules of a kind say about the arguments of a tool, one pattern for each rule."""
+        mine = [rule for rule in self._parsed[behavior] if fnmatch.fnmatchcase(tool, rule.tool)]
+        return tuple(rule.args[0][1] for rule in mine if len(rule.args) == 1)
+
 
 @dataclass(frozen=True, slots=True)
 class PermissionPolicy:
@@ -212,19 +241,44 @@ class PermissionPolicy:
                 f"it is {self.rules!r:.80}."
             )
 
-    def suggest(self, tool: str, args: Mapping[str, Any], *, read_only: bool) -> Permission:
-        """What the rules and the mode say about a call; see the top of this file."""
+    def suggest(
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        *,
+        read_only: bool,
+        own: Permission | None = None,
+        judges: bool = False,
+    ) -> Permission:
+        """What the rules and the mode say about a call; see the top of this file.
+
+        Args:
+            tool: The tool.
+            args: The arguments in force.
+            read_only: The tool changes nothing.
+            own: What the tool itself says.
+            judges: The tool judges its calls. Then allow rules on arguments are left to it: whether a text
+                fits a pattern says too little about what it does.
+        """
         denied = self.rules.find("deny", tool, args)
         if denied is not None:
             return Permission("deny", f"The rule {denied.text!r} forbids it.")
+        if own is not None and own.behavior == "deny":
+            return own
         if self.mode == "plan" and not read_only:
             return Permission("deny", "In plan mode only tools that change nothing may be used.")
         asked = self.rules.find("ask", tool, args)
         if asked is not None and self.mode != "bypass":
             return Permission("ask", f"the rule {asked.text!r}")
-        if self.mode == "ask" and not read_only and self.rules.find("allow", tool, args) is None:
-            return Permission("ask", "the mode 'ask'")
-        return ALLOWED
+        if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
+            return own
+        if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
+            return ALLOWED
+        return Permission("ask", "the mode 'ask'")
+
+    def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
+        rules = self.rules
+        return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None
 
 
 def as_permission(verdict: object) -> Permission:

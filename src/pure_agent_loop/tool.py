@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, overload
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.schema import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.text import as_text, safe_str
@@ -85,6 +86,8 @@ class Tool:
         read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
             without a question.
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
+        judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none. Its
+            refusal holds; its question is asked in every mode but ``bypass``; what it allows is not asked.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -101,6 +104,7 @@ class Tool:
         timeout: float | None = None,
         read_only: bool = False,
         polls: bool = False,
+        judge: Judge | None = None,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
@@ -123,6 +127,7 @@ class Tool:
         self.timeout = timeout
         self.read_only = read_only
         self.polls = polls
+        self.judge = judge
         self._description = description
         self._given = None if parameters is None else _GivenSchema(dict(parameters))
         self._signature = check_signature(function) if parameters is None else None
@@ -247,6 +252,7 @@ def tool(
     timeout: float | None = None,
     read_only: bool = False,
     polls: bool = False,
+    judge: Judge | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
@@ -255,7 +261,8 @@ def tool(
 
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
-        options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``; see `Tool`.
+        options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
+            ``judge``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.

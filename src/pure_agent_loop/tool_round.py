@@ -19,6 +19,7 @@ from pure_agent_loop.part_events import change_part
 from pure_agent_loop.result_budget import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
+from pure_agent_loop.watching import audited, keep_before, may_change, note_denied, tell_changes
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()
@@ -48,6 +49,9 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
     if not await decide(state, kit):
         state.stop(SUSPENDED)
         return
+    changes = may_change(state, kit)
+    if changes:
+        await keep_before(state, kit)
     planned = [_plan(call, state, kit) for call in state.pending if call.id not in state.results]
     for each in planned:
         await kit.emit(Event.action(state.step, each.call.name, each.call.arguments, each.call.id))
@@ -59,6 +63,8 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
     except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
         await _stop_all(planned, state, kit)
         raise
+    if changes:
+        await tell_changes(state, kit)
 
 
 def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
@@ -73,9 +79,10 @@ def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
 
 
 async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
-    if planned.outcome is not None:
-        return
     call = planned.call
+    if planned.outcome is not None:
+        note_denied(call, planned.outcome, state, kit)
+        return
     await change_part(state, kit, call.id, "running")
     tool = kit.tools.get(call.name)
     seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
@@ -87,7 +94,7 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         "call_id": call.id,
         "idempotent": tool is not None and tool.idempotent,
     }
-    key, effect = f"{state.step}:tool:{call.id}", _effect(call, tool, kit)
+    key, effect = f"{state.step}:tool:{call.id}", audited(call, _effect(call, tool, kit), state, kit)
     planned.task = asyncio.create_task(_timed(key, effect, about, kit))
     if planned.seconds is not None:
         planned.deadline = asyncio.get_running_loop().time() + planned.seconds

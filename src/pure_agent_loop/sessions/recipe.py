@@ -59,7 +59,7 @@ def describe(kit: Kit) -> dict[str, Any]:
 
 
 def _flags(tool: Tool) -> dict[str, Any]:
-    found = {name: getattr(tool, name) for name in _FLAGS}
+    found = {**{name: getattr(tool, name) for name in _FLAGS}, "judge": tool.judge is not None}
     return {name: value for name, value in found.items() if value}
 
 
@@ -115,12 +115,15 @@ def read_prices(prices: Mapping[str, Any]) -> dict[str, Price]:
 def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]]) -> Tool:
     """A tool that can be described and not called."""
     name = function["name"]
+    given = {flag: _number(value) for flag, value in flags.get(name, {}).items()}
+    if given.pop("judge", False):
+        given["judge"] = never  # what it said is recorded
     return Tool(
         never,
         name=name,
         description=function["description"],
         parameters=function["parameters"],
-        **{flag: _number(value) for flag, value in flags.get(name, {}).items()},
+        **given,
     )
 
 

@@ -1,0 +1,89 @@
+"""Checks of what an agent is given, so that a mistake is told where it was made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pure_agent_loop.budget import Budget, price_for
+from pure_agent_loop.choose import DEFAULT_MODEL
+from pure_agent_loop.compaction import Ladder
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.runner import check_client
+
+
+def checked_compactor(value: Any) -> Compactor:
+    """What shortens the history, from what was given as ``compaction``.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if isinstance(value, bool):
+        return Ladder() if value else NoCompaction()
+    if not callable(getattr(value, "compact", None)):
+        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
+    compactor: Compactor = value
+    return compactor
+
+
+def checked_number(name: str, value: Any) -> Any:
+    """A positive whole number, or None.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
+    return value
+
+
+def checked_function(name: str, function: Any) -> Any:
+    """A function, or None.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if function is not None and not callable(function):
+        raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
+    return function
+
+
+def check_price(kit: Kit) -> None:
+    """A limit of money without a price would never be reached."""
+    model = str(getattr(kit.client, "model", ""))
+    asked: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
+    for name, each in asked.items():
+        if each is not None and each.max_cost is not None and price_for(each.prices, model) is None:
+            raise ConfigError(
+                f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
+                f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
+            )
+
+
+def checked_name(model: object) -> str:
+    """The name of a model.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"model must be a model's name; it is {model!r:.80}.")
+    return model
+
+
+def check_only_client(
+    llm: object, model: str, api_key: str | None, base_url: str | None, profile: Profile | None
+) -> None:
+    """Refuse a client that comes with what would make another one, or cannot answer.
+
+    Raises:
+        ConfigError: So it is.
+    """
+    if model is not DEFAULT_MODEL or api_key or base_url or profile:
+        raise ConfigError(
+            "llm and model (or api_key, base_url, profile) were both given. "
+            "Pass llm=... for a client of your own, or model=... to have one built."
+        )
+    check_client(llm)
