@@ -66,7 +66,7 @@ async def decide(state: QueryState, kit: Kit) -> bool:
 async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
     """What is forbidden stays forbidden, also with the arguments that an answer brought."""
     ruling = state.rulings[call.id]
-    if ruling.behavior == "allow" and ruling.args != call.arguments:
+    if ruling.behavior != "deny" and ruling.args != call.arguments:
         found = await _suggest(call, ruling.args, state, kit, "again")
         if found.behavior == "deny":
             state.rule(call.id, found, ruling.args)

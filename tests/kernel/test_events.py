@@ -60,6 +60,8 @@ FACTORIES = [
         {"tool": "t", "args": {"a": 1}, "behavior": "ask", "reason": "why", "call_id": "c"},
         "",
     ),
+    (Event.file_change(1, {"path": "a"}), "file_change", 1, {"path": "a"}, ""),
+    (Event.task(1, {"id": "t"}), "task", 1, {"task": {"id": "t"}}, ""),
     (Event.step_end(1, {"total_tokens": 3}), "step_end", 1, {"usage": {"total_tokens": 3}}, ""),
     (
         Event.compaction(1, "trim", (9, 4), (3, 2)),

