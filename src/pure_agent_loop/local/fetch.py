@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import http.client
 import importlib.util
-import os
 import json
+import os
 import shutil
 import subprocess
 import sys
