@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 
@@ -17,11 +17,13 @@ class Incoming(NamedTuple):
         text: What it says.
         synthetic: No person wrote it.
         when: ``step``: it goes in before the next request; ``end``: when the agent would have stopped.
+        spent: What the work behind it used, for the account of the run; see `ToolOutcome`.
     """
 
     text: str
     synthetic: bool = False
     when: When = "step"
+    spent: dict[str, Any] | None = None
 
 
 class Inbox:
@@ -30,7 +32,9 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: deque[Incoming] = deque()
 
-    def put(self, text: str, *, synthetic: bool = False, when: When = "step") -> None:
+    def put(
+        self, text: str, *, synthetic: bool = False, when: When = "step", spent: dict[str, Any] | None = None
+    ) -> None:
         """Leave a message; see `Incoming`.
 
         Raises:
@@ -38,7 +42,7 @@ class Inbox:
         """
         if not isinstance(text, str):
             raise ConfigError(f"A message for the agent must be text; it is {text!r:.80}.")
-        self._waiting.append(Incoming(text, synthetic, when))
+        self._waiting.append(Incoming(text, synthetic, when, spent))
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works: it reads it before its next step."""

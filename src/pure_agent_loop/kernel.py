@@ -67,6 +67,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
+        state.spend(each.spent)
         state.add_user(each.text, synthetic=each.synthetic)
     if state.must_close or verdict.action == "stop":
         state.begin_closing(state.must_close or verdict.reason, kit.prompts)
@@ -85,7 +86,9 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         return
     try:
         reason = await wants_more(state, kit)
-    except BaseException:  # cancelled while a hook was still being asked: this was not the end
+        if not reason and kit.background is not None:
+            await kit.background.wait()
+    except BaseException:  # cancelled while something was still waited for: this was not the end
         state.stop_reason = None
         raise
     if reason:
@@ -94,6 +97,7 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         return
     incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
     for number, each in enumerate(incoming):
+        state.spend(each.spent)
         if number == 0:
             state.go_on(each.text, "follow_up", synthetic=each.synthetic)
         else:

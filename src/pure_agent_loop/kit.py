@@ -39,6 +39,14 @@ class Compactor(Protocol):
         ...
 
 
+class Background(Protocol):
+    """Work that goes on beside a run: its results come in through the inbox."""
+
+    async def wait(self) -> None:
+        """The agent would stop now: return when something came in, or when nothing more will."""
+        ...
+
+
 class NoCompaction:
     """Leaves the history as it is."""
 
@@ -87,6 +95,7 @@ class Kit:
         name: The agent's name, for the audit log.
         audit: Writes down every call.
         snapshots: Knows what a step changed in the workspace.
+        background: Work that goes on beside the run; the run waits for it before it ends.
         opening: Notices for the beginning of the run: the model in use, a repaired history.
     """
 
@@ -122,4 +131,5 @@ class Kit:
     name: str = ""
     audit: Auditor | None = None
     snapshots: Snapshots | None = None
+    background: Background | None = None
     opening: tuple[str, ...] = ()

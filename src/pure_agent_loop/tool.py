@@ -34,11 +34,15 @@ class ToolOutcome:
         text: What the model reads.
         is_error: True if the call failed.
         is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
+        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...}``
+            with the plain form of a `TokenUsage`. A tool that has something to say here, or about
+            `is_error`, may return a `ToolOutcome` instead of a value.
     """
 
     text: str
     is_error: bool = False
     is_interrupt: bool = False
+    spent: dict[str, Any] | None = None
 
 
 def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
@@ -180,7 +184,8 @@ class Tool:
         except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
             return fail(type(error).__name__, safe_str(error))
         try:
-            return ToolOutcome(as_text(await self._call(kwargs)))
+            result = await self._call(kwargs)
+            return result if isinstance(result, ToolOutcome) else ToolOutcome(as_text(result))
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise

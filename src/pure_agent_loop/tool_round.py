@@ -133,6 +133,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
+    state.spend(outcome.spent)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
         state.stop("cancelled")

@@ -19,7 +19,7 @@ from tests.helpers import (
     tool_texts,
 )
 
-from pure_agent_loop import LLMError, LLMResponse, LoopLimits, ToolCall, tool
+from pure_agent_loop import Agent, LLMError, LLMResponse, LoopLimits, ToolCall, tool
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.journal import MemoryJournal
 from pure_agent_loop.permissions import Permission
@@ -298,3 +298,46 @@ def test_a_replayed_value_may_come_from_a_file():
     }
     result = run_kernel(Untouchable(), [add], journal=Replaying(values))
     assert (result.content, tool_texts(result.messages)) == ("done", ["three"])
+
+
+def test_what_a_tool_spent_is_part_of_the_account():
+    spent = {"usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}, "cost": 0.5}
+
+    @tool
+    def ask_another() -> str:
+        """Ask."""
+        return ToolOutcome("it says no", is_error=True, spent=spent)
+
+    result = Agent(llm=ScriptedLLM([call("ask_another"), "done"]), tools=[ask_another]).run("go")
+    alone = Agent(llm=ScriptedLLM(["done"])).run("go")
+    assert result.usage.completion_tokens - 3 > alone.usage.completion_tokens
+    assert result.state.ledger.cost == 0.5
+    assert result.state.ledger.tokens == result.usage.total_tokens
+    observation = next(e for e in result.events if e.type is E.OBSERVATION)
+    assert observation.data["is_error"]
+    assert observation.content == "it says no"
+
+
+def test_the_run_waits_for_background_work_before_it_ends():
+    inbox = Inbox()
+    spent = {"usage": {"prompt_tokens": 700, "completion_tokens": 300, "total_tokens": 1000}}
+
+    class Work:
+        left = 2
+
+        async def wait(self):
+            if self.left:
+                self.left -= 1
+                inbox.put(f"part {2 - self.left} is ready", synthetic=True, spent=spent)
+
+    agent = Agent(llm=ScriptedLLM(["first", "second", "third"]))
+    run = agent.prepare("go", inbox=inbox)
+    run._kit = replace(run._kit, background=Work())
+    result = run.wait_sync()
+    assert result.content == "third"
+    assert [m["content"] for m in result.messages if m["role"] == "user"] == [
+        "go",
+        "part 1 is ready",
+        "part 2 is ready",
+    ]
+    assert 2000 < result.usage.total_tokens < 2500
