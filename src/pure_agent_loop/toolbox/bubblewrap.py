@@ -71,7 +71,8 @@ class Bubblewrap:
             *(["--info-fd", str(start.info_fd)] if start.info_fd >= 0 else []),
             *("--hostname", "sandbox"),
             *_system(network=self._network),
-            *("--proc", "/proc", "--dev", "/dev"),
+            # Read-only: /proc/sys belongs to root, and so to us if we are, whatever capabilities we gave up.
+            *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
             *_fresh_folders(),
             *(word for path in self._readable for word in ("--ro-bind", path, path)),
             *("--bind", str(self._root), str(self._root)),

@@ -168,7 +168,7 @@ class _Run:
     async def _started(self, stack: ExitStack) -> asyncio.SubprocessTransport:
         passed = []
         if self._given is not None:
-            file = stack.enter_context(tempfile.TemporaryFile())
+            file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
             file.write(self._given)
             file.seek(0)
             passed.append(file.fileno())
@@ -222,8 +222,9 @@ class _Run:
             self._kill_group()
 
     def _kill_group(self) -> None:
-        with suppress(OSError):  # the group lives as long as anybody is in it
-            os.killpg(self._pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):  # elsewhere closing the transport ends the process itself
+            with suppress(OSError):  # the group lives as long as anybody is in it
+                os.killpg(self._pid, signal.SIGKILL)
 
     async def _gone(self) -> None:
         """Wait until nobody is left, and for the rest of the output."""
