@@ -1,4 +1,4 @@
-"""What the tests of sandboxes stand on: a user without powers, victims outside, and a clear word if tools miss."""
+"""What the tests of sandboxes stand on: a user without powers, and victims outside."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.toolbox.launch import Sandbox, Start
-from pure_agent_loop.toolbox.sandbox import bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.launch import Limits, Sandbox, Start
+from pure_agent_loop.toolbox.process import Finished, run_process
+from pure_agent_loop.toolbox.sandbox import best_sandbox, bubblewrap_problem, landlock_problem
 
+DAEMON = """
+import os, sys
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.closerange(0, 100)
+os.execve('/bin/sleep', ['sleep', sys.argv[1]], {})
+"""
 NOBODY = 65534
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 IS_ROOT = sys.platform != "win32" and os.getuid() == 0
@@ -44,6 +53,25 @@ def system_python() -> str:
     raise AssertionError("These tests need the system's own python3 (Debian: apt-get install python3)")
 
 
+def five_ways(marker: str) -> str:
+    """Commands that start five daemons, each in another way, which sleep `marker` seconds."""
+    ways = [
+        f"setsid sleep {marker} &",
+        f"nohup sleep {marker} >/dev/null 2>&1 & disown",
+        f"setsid -f sleep {marker}",
+        f"( ( sleep {marker} & ) & )",
+        f'{system_python()} -I -S -c "{DAEMON}" {marker}',
+    ]
+    return "\n".join(ways)
+
+
+async def bash(command: str, folder: Path, mode: str, timeout: float = 60.0, **options: Any) -> Finished:
+    """Run a command line in a sandbox of that name."""
+    sandbox = best_sandbox(folder, name=mode, protected=())
+    words = ["/bin/bash", "-c", command]
+    return await run_process(words, cwd=folder, timeout=timeout, sandbox=sandbox, home=str(folder), **options)
+
+
 class Ground:
     """A workspace, and things outside that must not be reached from it."""
 
@@ -63,9 +91,12 @@ class Ground:
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
-    def run(self, sandbox: Sandbox, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, sandbox: Sandbox, command: list[str], limits: Limits | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Start a command as `run_process` does, but as this ground's user."""
-        words = sandbox.argv(Start(command, str(self.workspace), home=str(self.folder / "home")))
+        home = str(self.folder / "home")
+        words = sandbox.argv(Start(command, str(self.workspace), home, limits=limits or Limits()))
         if words[0] == sys.executable:  # the reaper: nobody may not read where we are installed
             script = Path(words[3])
             for name in ("reaper.py", "landlock.py"):
@@ -78,7 +109,7 @@ class Ground:
             text=True,
             timeout=60,
             cwd=self.workspace,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder / "home")},
+            env={"PATH": "/usr/bin:/bin", "HOME": home},
             check=False,
         )
 
@@ -146,7 +177,7 @@ def victims(made: Ground) -> Iterator[dict[str, Any]]:
             "devices": [f"/dev/{name}" for name in ("mem", "kmsg", *_disks())],
             "tcp": tcp.getsockname()[1],
             "abstract": abstract,
-            "same_network": os.readlink("/proc/self/ns/net"),
+            "same_network": str(Path("/proc/self/ns/net").readlink()),
             "sockets": sockets,
         }
 

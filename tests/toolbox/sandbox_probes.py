@@ -1,6 +1,6 @@
 """Ways out of a sandbox. Runs inside one as a program of its own and prints which of them led out, as JSON.
 
-Each probe returns if it got out, and raises OSError (or `Refused`) if it did not.
+Each probe returns if it got out, and raises OSError (or `RefusedError`) if it did not.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ PTRACE_ATTACH, KEYCTL_SEARCH, SESSION_KEYRING = 16, 10, -3
 SYS_KEYCTL, SYS_INIT_MODULE = 250, 175
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The way out is shut."""
 
 
@@ -35,12 +35,12 @@ def say_hello(address, family=socket.AF_UNIX):
         client.settimeout(2)
         client.connect(address)
         if client.recv(5) != b"hello":
-            raise Refused("nobody answered")
+            raise RefusedError("nobody answered")
 
 
 def must(found):
     if not found:
-        raise Refused("nothing there")
+        raise RefusedError("nothing there")
 
 
 class Probes:
@@ -140,9 +140,9 @@ class Probes:
 
     def open_a_device(self):
         for name in self.known["devices"]:
-            with open(name, "rb"):
+            with Path(name).open("rb"):
                 return
-        raise Refused("no device to try")
+        raise RefusedError("no device to try")
 
     def write_hostname(self):
         os.open("/proc/sys/kernel/hostname", os.O_WRONLY)
@@ -172,7 +172,7 @@ class Probes:
                 continue
             (folder / "pal-probe").rmdir()
             return
-        raise Refused("none can be made")
+        raise RefusedError("none can be made")
 
     def write_sys(self):
         os.open("/sys/kernel/uevent_helper", os.O_WRONLY)
@@ -184,7 +184,7 @@ class Probes:
             except OSError:
                 continue
             return
-        with open("/dev/tty", "wb") as terminal:
+        with Path("/dev/tty").open("wb") as terminal:
             fcntl.ioctl(terminal, termios.TIOCSTI, b"x")
 
     # Processes
@@ -200,10 +200,10 @@ class Probes:
         for process in (self.victim, 1, os.getppid()):
             try:
                 must(self.canary.encode() in Path(f"/proc/{process}/environ").read_bytes())
-            except (OSError, Refused):
+            except (OSError, RefusedError):
                 continue
             return
-        raise Refused("not there")
+        raise RefusedError("not there")
 
     def read_environment(self):
         must(self.canary in json.dumps(dict(os.environ)))
@@ -213,7 +213,7 @@ class Probes:
 
     def inherited_files(self):
         # One more than the three standard streams is the listing itself.
-        must(len(os.listdir("/proc/self/fd")) > 4)
+        must(len(list(Path("/proc/self/fd").iterdir())) > 4)
 
     # Sockets
 
@@ -226,7 +226,7 @@ class Probes:
     def listen_on_tcp(self):
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))
-            must(self.known["same_network"] == os.readlink("/proc/self/ns/net"))
+            must(self.known["same_network"] == str(Path("/proc/self/ns/net").readlink()))
 
 
 def main():
@@ -244,7 +244,7 @@ def main():
         if not child:
             try:
                 way()
-            except (OSError, Refused) as error:
+            except (OSError, RefusedError) as error:
                 (Path(known["workspace"]) / f"said-{name}").write_text(str(error))
                 os._exit(1)
             os._exit(0)

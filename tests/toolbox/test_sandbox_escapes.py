@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.toolbox.sandbox_ground import USERS, Ground, ground, require_tools, victims
 
 from pure_agent_loop.toolbox.bubblewrap import Bubblewrap
 from pure_agent_loop.toolbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox import Landlock
-from tests.toolbox.sandbox_ground import USERS, Ground, ground, require_tools, victims
 
 # What Landlock cannot hold back; docs/sandbox.md says so.
 BEYOND_LANDLOCK = {
@@ -20,10 +20,20 @@ BEYOND_LANDLOCK = {
 }
 # What would change this machine for good if it got through, so it is not tried without a sandbox.
 DANGEROUS = (
-    "write_etc write_usr remount mount unmount chroot namespaces_of_our_own nested_bubblewrap make_a_device "
-    "set_hostname become_another_user load_a_module make_a_cgroup type_into_the_terminal read_shadow write_sys "
-    "write_hostname write_core_pattern write_sysrq open_a_device inherited_files"
-).split()
+    *(
+        "write_etc",
+        "write_usr",
+        "remount",
+        "mount",
+        "unmount",
+        "chroot",
+        "namespaces_of_our_own",
+        "write_sys",
+    ),
+    *("nested_bubblewrap", "make_a_device", "set_hostname", "become_another_user", "load_a_module"),
+    *("make_a_cgroup", "type_into_the_terminal", "read_shadow", "write_hostname", "write_core_pattern"),
+    *("write_sysrq", "open_a_device", "inherited_files"),
+)
 
 
 @pytest.fixture(autouse=True)
