@@ -195,9 +195,9 @@ class TestProtectedNames:
             assert self.listing(tmp_path / ".git" / "hooks") == hooks, attack
         said = run(
             Shell(tmp_path),
-            "echo 1 > a; git add a; git -c user.name=n -c user.email=e commit -qm first && git log --format=%s",
+            "echo 1 > a; git add a; git -c user.name=n -c user.email=e commit -qm 1st && git log --format=%s",
         )
-        assert said == "first\n[exit code 0]"
+        assert said == "1st\n[exit code 0]"
 
     def test_hooks_that_are_missing_in_a_repository(self, tmp_path):
         self.git(tmp_path, "init", "-q", "--template=")
