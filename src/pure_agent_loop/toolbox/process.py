@@ -24,6 +24,8 @@ MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
 # How long processes that were killed may take to be gone, and their output to arrive.
 GRACE_SECONDS = 0.8
+# A reaper needs milliseconds, but killing it on a busy machine would set free what it is about to kill.
+REAPER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ class _Run:
 
     async def _gone(self) -> None:
         """Wait until nobody is left, and for the rest of the output."""
-        if not await _within(self.exited.wait()):
+        if not await _within(self.exited.wait(), REAPER_SECONDS):
             self._kill_group()
             await _within(self.exited.wait())
         if self._first is not None:
@@ -275,10 +277,10 @@ def _parent_of(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[1])
 
 
-async def _within(waiting: Any) -> bool:
+async def _within(waiting: Any, seconds: float = GRACE_SECONDS) -> bool:
     """Wait a bounded time. Returns whether it came."""
     try:
-        await asyncio.wait_for(waiting, GRACE_SECONDS)
+        await asyncio.wait_for(waiting, seconds)
     except (TimeoutError, asyncio.TimeoutError):
         return False
     return True
