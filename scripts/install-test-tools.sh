@@ -1,0 +1,29 @@
+#!/bin/sh
+# Installs the programs that tests need and pip cannot bring: bubblewrap, ripgrep, git, a system Python.
+# Does nothing if they are there. Needs apt-get, and root or sudo; without them it says what is missing.
+set -eu
+
+missing=""
+command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
+command -v git >/dev/null 2>&1 || missing="$missing git"
+[ -x /usr/bin/python3 ] || [ -x /usr/local/bin/python3 ] || missing="$missing python3"
+command -v pgrep >/dev/null 2>&1 || missing="$missing procps"
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        echo "Not installed, and neither root nor sudo to install it:$missing" >&2
+        exit 1
+    fi
+fi
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "Not installed, and there is no apt-get; install with your package manager:$missing" >&2
+    exit 1
+fi
+$as_root apt-get update -qq
+# shellcheck disable=SC2086 # words are meant to be split
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing

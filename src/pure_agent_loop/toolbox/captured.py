@@ -1,0 +1,49 @@
+"""What a command wrote, kept within a bound: the head, the tail, and how much was cut between them."""
+
+from __future__ import annotations
+
+
+class Captured:
+    """Bytes of any number; at most about `limit` of them are held at any time, and twice that while cutting.
+
+    Args:
+        limit: How many bytes are kept: a third of them from the start, the rest from the end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._head_room = limit // 3
+        self._tail_room = max(1, limit - self._head_room)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    @property
+    def cut(self) -> int:
+        """How many bytes are left out."""
+        return max(0, self.total - self._head_room - self._tail_room)
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self.total += len(data)
+        room = self._head_room - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data[-self._tail_room :]
+        if len(self._tail) > 2 * self._tail_room:
+            del self._tail[: -self._tail_room]
+
+    def text(self) -> str:
+        """All of it as text; bytes that are no UTF-8, and NUL, become U+FFFD."""
+        if not self.cut:
+            return _decoded(bytes(self._head + self._tail))
+        tail = bytes(self._tail[-self._tail_room :])
+        head = bytes(self._head).decode("utf-8", "replace").removesuffix("\ufffd")
+        # The first bytes may be the rest of a character that was cut in two.
+        rest = next((number for number, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+        cut = f"\n[... {self.cut:,} bytes left out ...]\n"
+        return head.replace("\0", "\ufffd") + cut + _decoded(tail[rest:])
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")

@@ -1,0 +1,345 @@
+"""The tool `shell`: what the model reads, what a command sees of us, and who decides whether it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.toolbox.sandbox_ground import SECRET, require_tools
+
+from pure_agent_loop import Agent
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.testing import ScriptedLLM, call
+from pure_agent_loop.toolbox.launch import Unconfined
+from pure_agent_loop.toolbox.protect import Protected
+from pure_agent_loop.toolbox.sandbox import best_sandbox
+from pure_agent_loop.toolbox.shell import Shell
+from pure_agent_loop.toolbox.workspace import WorkspaceError
+
+MODES = ["bubblewrap", "landlock", "none"]
+
+
+@pytest.fixture(autouse=True)
+def _tools():
+    require_tools()
+
+
+@dataclass
+class Verdict:
+    behavior: str
+    reason: str = ""
+
+
+class Always:
+    def __init__(self, behavior, reason=""):
+        self.verdict = Verdict(behavior, reason)
+
+    def judge(self, command):
+        return self.verdict
+
+
+def run(shell, command, timeout=None):
+    return asyncio.run(shell.shell(command, timeout))
+
+
+class TestWhatTheModelReads:
+    @pytest.fixture
+    def shell(self, tmp_path):
+        return Shell(tmp_path)
+
+    def test_output_and_exit_code(self, shell):
+        assert run(shell, "echo hi; echo no >&2; exit 3") == "hi\nno\n[exit code 3]"
+
+    def test_no_output(self, shell):
+        assert run(shell, "true") == "(no output)\n[exit code 0]"
+
+    def test_every_command_starts_in_the_workspace(self, shell, tmp_path):
+        assert run(shell, "mkdir a && cd a && pwd") == f"{tmp_path.resolve()}/a\n[exit code 0]"
+        assert run(shell, "pwd").startswith(f"{tmp_path.resolve()}\n")
+        assert (tmp_path / "a").is_dir()
+
+    def test_a_deadline(self, shell):
+        said = run(shell, "echo begun; sleep 100", 0.3)
+        assert said.startswith("begun\n[ended after 0.3 seconds: the command did not finish.")
+
+    def test_background_processes(self, shell):
+        said = run(shell, "sleep 100 & until pgrep -x sleep >/dev/null; do :; done")
+        assert said.endswith("[exit code 0]\n[background processes left by the command were ended: 1]")
+
+    def test_a_long_output(self, tmp_path):
+        said = run(Shell(tmp_path, max_output=100), "seq 1000")
+        assert "bytes left out" in said
+        assert said.endswith(
+            "[the middle of the output was left out; write it to a file and read parts of it]"
+        )
+
+    def test_a_signal(self, shell):
+        assert run(shell, "kill -SEGV $$").endswith("[exit code 139: memory fault]")
+
+    @pytest.mark.parametrize(
+        ("command", "timeout"), [("echo \0", None), ("true", 0), ("true", 1e9), ("true", -1)]
+    )
+    def test_what_cannot_be_used(self, shell, command, timeout):
+        with pytest.raises(WorkspaceError):
+            run(shell, command, timeout)
+
+    def test_a_command_that_is_too_long_for_the_kernel(self, shell):
+        with pytest.raises(WorkspaceError, match="Argument list too long"):
+            run(shell, "true " + "x" * 3_000_000)
+
+    def test_an_agent_uses_it(self, shell, tmp_path):
+        llm = ScriptedLLM([call("shell", command="echo hi > file; cat file"), "done"])
+        result = Agent(llm=llm, tools=[shell.tool()]).run("go")
+        assert result.content == "done"
+        assert result.messages[2]["content"] == "hi\n[exit code 0]"
+        assert (tmp_path / "file").read_text() == "hi\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+class TestTheEnvironment:
+    def test_nothing_of_ours(self, mode, tmp_path, monkeypatch):
+        for name in (
+            *(
+                "SECRET_TOKEN",
+                "OPENAI_API_KEY",
+                "BASH_ENV",
+                "ENV",
+                "LD_LIBRARY_PATH",
+                "LD_AUDIT",
+                "PYTHONSTARTUP",
+            ),
+            *("NODE_OPTIONS", "GIT_DIR", "GIT_SSH_COMMAND", "PROMPT_COMMAND", "LC_EVIL", "PYTHONPATH"),
+        ):
+            monkeypatch.setenv(name, f"/{SECRET} {name}")
+        monkeypatch.setenv("LC_TIME", "C")
+        said = run(
+            Shell(tmp_path, sandbox=mode),
+            "env; cat /proc/self/environ; cat /proc/$PPID/environ | tr '\\0' ' '",
+        )
+        assert SECRET not in said
+        names = {line.partition("=")[0] for line in said.splitlines() if "=" in line and "\ufffd" not in line}
+        assert names <= {
+            *(
+                "LANG",
+                "LC_TIME",
+                "TZ",
+                "TERM",
+                "NO_COLOR",
+                "PAGER",
+                "GIT_PAGER",
+                "GIT_TERMINAL_PROMPT",
+                "HOME",
+            ),
+            *("GIT_OPTIONAL_LOCKS", "GIT_EDITOR", "DEBIAN_FRONTEND", "PIP_NO_INPUT", "TMPDIR", "PATH", "PWD"),
+            *("SHLVL", "_", "OLDPWD"),
+        }
+        assert {"LC_TIME", "HOME", "PATH"} <= names
+
+    def test_what_the_caller_adds(self, mode, tmp_path):
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        (tools / "greet").write_text("#!/bin/sh\necho hello $WHO\n")
+        (tools / "greet").chmod(0o755)
+        workspace = tmp_path / "workspace"
+        workspace.mkdir()
+        shell = Shell(workspace, sandbox=mode, env={"WHO": "you"}, path=[str(tools)])
+        assert run(shell, "greet") == "hello you\n[exit code 0]"
+
+    def test_a_home_of_its_own(self, mode, tmp_path):
+        shell = Shell(tmp_path, sandbox=mode)
+        said = run(shell, 'echo x > ~/file && mkdir -p ~/a/b && chmod 0 ~/a && echo "$HOME" && mktemp')
+        assert said.endswith("[exit code 0]")
+        home = said.splitlines()[0]
+        assert not Path(home).exists()
+        assert run(shell, "ls -A ~") == "(no output)\n[exit code 0]"
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestProtectedNames:
+    def git(self, folder, *words):
+        who = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+    def listing(self, folder):
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+    def test_missing_ones_cannot_be_made_and_leave_no_litter(self, tmp_path):
+        said = run(
+            Shell(tmp_path),
+            "mkdir -p .git/hooks; echo x > .bashrc; ln -s /tmp .profile; mv .git x; rm -rf .git",
+        )
+        assert said.endswith("[exit code 1]")
+        assert self.listing(tmp_path) == []
+
+    def test_what_is_there_is_read_only_and_git_commits_all_the_same(self, tmp_path):
+        self.git(tmp_path, "init", "-q")
+        before = (tmp_path / ".git" / "config").read_text()
+        attacks = [
+            "echo x >> .git/config",
+            "git config core.fsmonitor ./evil",
+            "echo x > .git/hooks/pre-commit",
+            "mv .git/hooks .git/old",
+            "mv .git old",
+            "rm -rf .git/hooks .git/config",
+            "mv .git/config .git/c; cp .git/c .git/config; echo x >> .git/config",
+        ]
+        hooks = self.listing(tmp_path / ".git" / "hooks")
+        for attack in attacks:
+            run(Shell(tmp_path), attack)
+            assert (tmp_path / ".git" / "config").read_text() == before, attack
+            assert self.listing(tmp_path / ".git" / "hooks") == hooks, attack
+        said = run(
+            Shell(tmp_path),
+            "echo 1 > a; git add a; git -c user.name=n -c user.email=e commit -qm 1st && git log --format=%s",
+        )
+        assert said == "1st\n[exit code 0]"
+
+    def test_hooks_that_are_missing_in_a_repository(self, tmp_path):
+        self.git(tmp_path, "init", "-q", "--template=")
+        assert not (tmp_path / ".git" / "hooks").exists()
+        run(Shell(tmp_path), "mkdir .git/hooks; echo x > .git/hooks/post-commit")
+        assert not (tmp_path / ".git" / "hooks").exists()
+
+    def test_a_symbolic_link_is_refused(self, tmp_path):
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / ".git").symlink_to("elsewhere")
+        with pytest.raises(WorkspaceError, match=r"'\.git' is a symbolic link"):
+            run(Shell(tmp_path), "true")
+
+    def test_commands_at_the_same_time(self, tmp_path):
+        shell = Shell(tmp_path)
+
+        async def both():
+            wait = "until [ -e go ]; do :; done; mkdir -p .git/hooks && echo made"
+            return await asyncio.gather(shell.shell(wait), shell.shell("true"), shell.shell("touch go"))
+
+        assert "made" not in asyncio.run(both())[0].splitlines()
+        assert self.listing(tmp_path) == ["go"]
+
+    def test_what_a_person_puts_there_meanwhile_stays(self, tmp_path):
+        with Protected(tmp_path, [".git/hooks"]).standing():
+            (tmp_path / ".git" / "HEAD").write_text("theirs")
+        assert (tmp_path / ".git" / "HEAD").read_text() == "theirs"
+
+    @pytest.mark.parametrize("name", ["../x", "/etc", "", "a/../b"])
+    def test_names_that_cannot_be_used(self, tmp_path, name):
+        with pytest.raises(ConfigError, match="protected"):
+            Protected(tmp_path, [name])
+
+
+def test_our_own_data_is_hidden_where_the_workspace_holds_it(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "secret").write_text(SECRET)
+    assert SECRET in run(Shell(tmp_path), "cat data/secret")
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "data"))
+    assert "No such file" in run(Shell(tmp_path), "cat data/secret; ls data; echo x > data/planted")
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["secret"]
+
+
+def test_what_is_readable_is_not_writable(tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "more" / "file").write_text("shown")
+    for mode in ("bubblewrap", "landlock"):
+        shell = Shell(tmp_path / "workspace", sandbox=mode, readable=[str(tmp_path / "more")])
+        said = run(shell, f"cat {tmp_path}/more/file; echo x > {tmp_path}/more/file")
+        assert said.startswith("shown")
+        assert (tmp_path / "more" / "file").read_text() == "shown"
+
+
+class TestWhoDecides:
+    @pytest.mark.parametrize("attended", [True, False])
+    @pytest.mark.parametrize("behavior", ["allow", "ask", "deny"])
+    def test_in_a_sandbox_the_policy(self, tmp_path, behavior, attended):
+        shell = Shell(tmp_path, policy=Always(behavior, "why"))
+        verdict = shell.judge({"command": "ls"}, attended)
+        assert verdict.behavior == behavior
+        assert verdict.message == ("" if behavior == "allow" else "why")
+
+    @pytest.mark.parametrize(
+        ("policy", "unsandboxed", "attended", "behavior"),
+        [
+            ("allow", False, True, "ask"),
+            ("allow", False, False, "deny"),
+            ("ask", False, False, "deny"),
+            ("deny", False, True, "deny"),
+            ("allow", True, False, "allow"),
+            ("ask", True, False, "ask"),
+            ("deny", True, True, "deny"),
+        ],
+    )
+    def test_without_a_sandbox(self, tmp_path, policy, unsandboxed, attended, behavior):
+        shell = Shell(tmp_path, policy=Always(policy), sandbox="none", unsandboxed=unsandboxed)
+        verdict = shell.judge({"command": "ls"}, attended)
+        assert verdict.behavior == behavior
+        if (policy, behavior) != ("deny", "deny") and behavior == "deny":
+            assert "--unsandboxed-shell" in verdict.message
+
+    def test_without_a_policy_everything_is_asked(self, tmp_path):
+        assert Shell(tmp_path).judge({"command": "ls"}, True).behavior == "ask"
+
+    @pytest.mark.parametrize("command", [None, 1, ["ls"]])
+    def test_what_is_no_command(self, tmp_path, command):
+        assert Shell(tmp_path).judge({"command": command}, True).behavior == "deny"
+
+
+class TestWhichSandbox:
+    def test_it_is_said(self, tmp_path):
+        assert Shell(tmp_path).describe() == "shell: bubblewrap, no network"
+        assert Shell(tmp_path, network=True).describe() == "shell: bubblewrap, network allowed"
+        assert (
+            Shell(tmp_path, sandbox="landlock")
+            .describe()
+            .startswith("shell: Landlock, no TCP, protected names")
+        )
+        none = Shell(tmp_path, sandbox="none").describe()
+        assert none == "shell: no sandbox (it was chosen), every command is asked"
+
+    def test_without_bubblewrap_it_is_landlock_and_says_why(self, tmp_path):
+        code = (
+            "import sys\n"
+            "from pure_agent_loop.toolbox.shell import Shell\n"
+            "print(Shell(sys.argv[1]).describe())\n"
+            "Shell(sys.argv[1], sandbox='bubblewrap')\n"
+        )
+        words = [sys.executable, "-c", code, str(tmp_path)]
+        env = {**os.environ, "PATH": str(tmp_path)}
+        done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+        assert "shell: Landlock" in done.stdout
+        assert "bubblewrap is not installed" in done.stdout
+        assert "ConfigError: sandbox='bubblewrap' does not work here" in done.stderr
+
+    def test_a_bubblewrap_that_does_not_work_is_not_used(self, tmp_path):
+        (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n")
+        (tmp_path / "bwrap").chmod(0o755)
+        code = (
+            "from pure_agent_loop.toolbox.sandbox import best_sandbox as b; s = b('.'); print(s.name, s.why)"
+        )
+        env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True, cwd=tmp_path
+        )
+        assert done.stdout == "landlock bubblewrap does not work: no namespaces here\n"
+
+    def test_wrong_values(self, tmp_path):
+        for options in (
+            {"sandbox": "docker"},
+            {"timeout": 0},
+            {"max_output": 0},
+            {"readable": ["/nowhere"]},
+            {"env": {"A=": "x"}},
+            {"env": {"A": 1}},
+        ):
+            with pytest.raises(ConfigError):
+                Shell(tmp_path, **options)
+        for root in ("/", "/etc", "/nowhere"):
+            with pytest.raises(ConfigError):
+                Shell(root)
+
+    def test_none_needs_no_reason(self, tmp_path):
+        assert isinstance(best_sandbox(tmp_path, name="none"), Unconfined)
