@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.toolbox import seccomp
 from pure_agent_loop.toolbox.launch import Limits, Sandbox, Start
 from pure_agent_loop.toolbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox import best_sandbox, bubblewrap_problem, landlock_problem
@@ -96,12 +97,17 @@ class Ground:
     ) -> subprocess.CompletedProcess[str]:
         """Start a command as `run_process` does, but as this ground's user."""
         home = str(self.folder / "home")
-        words = sandbox.argv(Start(command, str(self.workspace), home, limits=limits or Limits()))
+        shut = os.memfd_create("filter", 0)
+        os.write(shut, seccomp.program())
+        os.lseek(shut, 0, os.SEEK_SET)
+        start = Start(command, str(self.workspace), home, limits=limits or Limits(), filter_fd=shut)
+        words = sandbox.argv(start)
         if words[0] == sys.executable:  # the reaper: nobody may not read where we are installed
             script = Path(words[3])
-            for name in ("reaper.py", "landlock.py"):
+            for name in ("reaper.py", "landlock.py", "seccomp.py"):
                 shutil.copy(script.with_name(name), self.folder)
             words = [system_python(), *words[1:3], str(self.folder / "reaper.py"), *words[4:]]
+        _KEPT.append(shut)
         return subprocess.run(
             [*(AS_NOBODY if self.user == "nobody" else []), *words],
             stdin=_go(),
@@ -111,6 +117,7 @@ class Ground:
             cwd=self.workspace,
             env={"PATH": "/usr/bin:/bin", "HOME": home},
             check=False,
+            pass_fds=[shut],
         )
 
 

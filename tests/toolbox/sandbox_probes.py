@@ -223,6 +223,15 @@ class Probes:
     def connect_to_an_abstract_socket(self):
         say_hello("\0" + self.known["abstract"])
 
+    def ask_a_keyring(self):
+        # Which keys there are is the process's business; that it may ask at all is what is shut.
+        call("syscall", ctypes.c_long(SYS_KEYCTL), 0, SESSION_KEYRING, 1)
+
+    def send_udp(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.sendto(b"x", ("127.0.0.1", self.known["tcp"]))
+            must(self.known["same_network"] == str(Path("/proc/self/ns/net").readlink()))
+
     def listen_on_tcp(self):
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))

@@ -69,6 +69,7 @@ class Bubblewrap:
             *([] if self._nested else ["--disable-userns"]),
             *(["--share-net"] if self._network else []),
             *(["--info-fd", str(start.info_fd)] if start.info_fd >= 0 else []),
+            *(["--seccomp", str(start.filter_fd)] if start.filter_fd >= 0 else []),
             *("--hostname", "sandbox"),
             *_system(network=self._network),
             # Read-only: /proc/sys belongs to root, and so to us if we are, whatever capabilities we gave up.

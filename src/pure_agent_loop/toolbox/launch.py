@@ -48,6 +48,7 @@ class Start:
         input_path: What it reads as standard input.
         info_fd: Where bubblewrap writes which process is the first one inside.
         limits: See `Limits`.
+        filter_fd: Where bubblewrap reads the filter of system calls.
     """
 
     command: Sequence[str]
@@ -56,6 +57,7 @@ class Start:
     input_path: str = "/dev/null"
     info_fd: int = -1
     limits: Limits = field(default_factory=Limits)
+    filter_fd: int = -1
 
 
 class Sandbox(Protocol):

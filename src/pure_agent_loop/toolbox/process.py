@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pure_agent_loop.toolbox import seccomp
 from pure_agent_loop.toolbox.captured import Captured
 from pure_agent_loop.toolbox.environment import clean_environment
 from pure_agent_loop.toolbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
@@ -181,7 +182,7 @@ class _Run:
             stack.callback(os.close, standard)
             self._info, info = os.pipe()
             os.set_blocking(self._info, False)
-            passed.append(info)
+            passed += [info, *self._filter(stack)]
             self._start = replace(self._start, info_fd=info)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -200,6 +201,17 @@ class _Run:
                 os.close(info)
         self._pid = transport.get_pid()
         return transport
+
+    def _filter(self, stack: ExitStack) -> list[int]:
+        """The filter of system calls as an open file, where this kind of machine has one."""
+        lines = seccomp.program()
+        if not lines:
+            return []
+        file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+        file.write(lines)
+        file.seek(0)
+        self._start = replace(self._start, filter_fd=file.fileno())
+        return [file.fileno()]
 
     async def _wait(self, begun: float) -> bool:
         """Until it has ended by itself, or has to be ended. Returns whether its time was over."""

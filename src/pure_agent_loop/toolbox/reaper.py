@@ -26,6 +26,7 @@ def main() -> int:
     """Run one command. Returns its exit code, 128 and more for a signal."""
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes time to load
     import landlock  # type: ignore[import-not-found, unused-ignore]
+    import seccomp  # type: ignore[import-not-found, unused-ignore]
 
     plan: dict[str, Any] = json.loads(sys.argv[1])
     landlock.prctl(_SET_CHILD_SUBREAPER, 1)
@@ -36,7 +37,7 @@ def main() -> int:
         return _NOT_STARTED
     child = os.fork()
     if child == 0:
-        _become(plan, landlock)
+        _become(plan, landlock, seccomp)
     status = _wait(child, woken)
     left = _end_all(child)
     os.write(2, b"left %d\n" % left)
@@ -142,7 +143,7 @@ def _tasks(name: str) -> int:
         return 0
 
 
-def _become(plan: dict[str, Any], landlock: Any) -> None:
+def _become(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
     """In the new process: become the command. Never returns."""
     command, code = plan["command"], _NOT_STARTED
     try:
@@ -160,6 +161,7 @@ def _become(plan: dict[str, Any], landlock: Any) -> None:
         if plan["confine"] is not None:
             landlock.drop_capabilities()
             landlock.restrict(plan["confine"])
+            seccomp.install("no-unix" if plan["confine"]["network"] else "none")
         code = _NOT_FOUND
         os.execvp(command[0], command)  # noqa: S606 - that is what this is for
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not become a second reaper
