@@ -26,6 +26,8 @@ from pathlib import Path
 
 from pure_agent_loop.toolbox import ChangeTools, FileTools, SearchTools, Workspace, WorkspaceError
 from pure_agent_loop.toolbox.beneath import Opener, best_opener, open_by_checking, open_by_walking
+from pure_agent_loop.toolbox.grep import GrepOptions, Source
+from pure_agent_loop.toolbox.matching import LinePattern
 
 OPENERS: dict[str, Opener] = {
     "kernel": best_opener(),
@@ -84,7 +86,7 @@ class Arena:
             (place / "a.txt").write_text(text)
         (self.outside / f"{SECRET}.txt").write_text(SECRET)
         (folder / "link").symlink_to(self.outside)
-        workspace = Workspace(self.root, opener=opener)
+        self.workspace = workspace = Workspace(self.root, opener=opener)
         self.files, self.changes = FileTools(workspace), ChangeTools(workspace)
         self.search = SearchTools(workspace)
         self.before = self._state()
@@ -116,7 +118,17 @@ class Arena:
             "glob": lambda: self.search.glob("**/*.txt"),
             "grep": lambda: self.search.grep(SECRET, "swap"),
             "grep all": lambda: self.search.grep(SECRET),
+            "grep opens": self._searched,
         }
+
+    def _searched(self) -> str:
+        """What grep reads, without the process that matches: it opens nothing and takes most of the time."""
+        options = GrepOptions(LinePattern(SECRET), "swap", "", False, False, 100, 60.0, True)
+        source = Source(self.workspace, options)
+        text = b"".join(source.pieces()).decode()
+        if source.error is not None:
+            raise source.error
+        return text
 
     def _edit(self) -> str:
         self._turn += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -51,11 +52,12 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
         )
     ripgrep = find_ripgrep(workspace.root) if options.use_ripgrep else None
     matcher = Matcher(options.pattern, ripgrep, options.seconds)
-    source = _Source(workspace, options)
-    report = _Report(options.limit, options.files_only, options.pattern.context > 0)
+    source = Source(workspace, options)
+    report = _Report(options)
     with matcher.lines(source.pieces(), MAX_LINE_CHARS) as lines:
         for line in lines:
-            if not report.add(line, *source.place(line.number)):
+            place = source.place(line.number)
+            if place is not None and not report.add(line, *place):
                 break
     if source.error is not None:
         raise source.error
@@ -68,7 +70,7 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     return clean_text(report.text(source.notes))
 
 
-class _Source:
+class Source:
     """The text of all files that are searched, one behind the other, and which line belongs to which file.
 
     Args:
@@ -82,6 +84,7 @@ class _Source:
         self._glob = _anywhere(options.glob) if options.glob else None
         self._starts: list[int] = []
         self._names: list[str] = []
+        self._sizes: list[int] = []
         self._next = 1
         self._deadline = time.monotonic() + options.seconds
         self.notes: set[str] = set()
@@ -94,19 +97,22 @@ class _Source:
                 text = _lines_of(data)
                 if text is None:
                     continue
-                self._starts.append(self._next)
+                size = text.count(b"\n")
                 self._names.append(name)
+                self._sizes.append(size)
+                self._starts.append(self._next)  # last: another thread looks here first
                 # Empty lines between, so that lines near the end of one are none of the next.
                 gap = b"\n" * self._options.pattern.context
-                self._next += text.count(b"\n") + len(gap)
+                self._next += size + len(gap)
                 yield text + gap
         except WorkspaceError as error:
             self.error = error
 
-    def place(self, number: int) -> tuple[str, int]:
-        """The file and the line in it."""
+    def place(self, number: int) -> tuple[str, int] | None:
+        """The file and the line in it; None between two files."""
         index = bisect.bisect_right(self._starts, number) - 1
-        return self._names[index], number - self._starts[index] + 1
+        within = number - self._starts[index] + 1
+        return (self._names[index], within) if within <= self._sizes[index] else None
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
         path = self._options.path
@@ -166,38 +172,52 @@ class _Report:
     """What the model reads.
 
     Args:
-        limit: Greatest number of lines that match, or of files.
-        files_only: Whether only the files are named.
-        context: Whether lines around are shown, so that groups have to be told apart.
+        options: How much of it, and whether only the files are named.
     """
 
-    def __init__(self, limit: int, files_only: bool, context: bool) -> None:
-        self._limit = limit
-        self._files_only = files_only
-        self._context = context
+    def __init__(self, options: GrepOptions) -> None:
+        self._limit = options.limit
+        self._files_only = options.files_only
+        self._context = options.pattern.context
         self._lines: list[str] = []
         self._count = self._chars = 0
-        self._last: tuple[str, int] | None = None
+        self._shown = self._matched = ("", 0)  # the last line of each kind
+        self._before: deque[tuple[Line, str, int]] = deque(maxlen=self._context)
         self._more = False
 
     def add(self, line: Line, name: str, number: int) -> bool:
         """Take a line; False if there is no room for more."""
-        if self._files_only and (not line.matches or (self._last is not None and self._last[0] == name)):
+        if self._files_only and name == self._matched[0]:
             return True
-        if line.matches and (self._count == self._limit or self._chars > MAX_CHARS):
+        if not line.matches:
+            self._take_context(line, name, number)
+            return True
+        if self._count == self._limit or self._chars > MAX_CHARS:
             self._more = True
             return False
-        if self._files_only:
-            self._lines.append(name)
-        else:
-            if self._context and self._last not in (None, (name, number - 1)):
-                self._lines.append("--")
-            mark = ":" if line.matches else "-"
-            self._lines.append(f"{name}{mark}{number}{mark}{line.text}")
-        self._last = (name, number)
-        self._count += line.matches
-        self._chars += len(self._lines[-1])
+        # What stands near an empty line between two files is near no match.
+        for other, its_name, its_number in self._before:
+            if its_name == name and its_number >= number - self._context:
+                self._show(other, its_name, its_number)
+        self._before.clear()
+        self._show(line, name, number)
+        self._matched = (name, number)
+        self._count += 1
         return True
+
+    def _take_context(self, line: Line, name: str, number: int) -> None:
+        if name == self._matched[0] and number <= self._matched[1] + self._context:
+            self._show(line, name, number)
+        else:
+            self._before.append((line, name, number))
+
+    def _show(self, line: Line, name: str, number: int) -> None:
+        mark = ":" if line.matches else "-"
+        if self._context and self._lines and self._shown != (name, number - 1):
+            self._lines.append("--")
+        self._lines.append(name if self._files_only else f"{name}{mark}{number}{mark}{line.text}")
+        self._shown = (name, number)
+        self._chars += len(self._lines[-1])
 
     def text(self, notes: set[str]) -> str:
         """All of it."""
