@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(
     os.name != "posix", reason="Windows cannot win this race; docs/files.md says so"
 )
 
-ROUNDS = {"grep": 100}  # each starts a process; "grep opens" is the same without
+ROUNDS = {"grep": 50}  # each starts a process; "grep opens" is the same without
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_no_tool_is_led_outside(opener: str, tool: str) -> None:
 def test_the_race_finds_leaks_where_there_are_some() -> None:
     with arena(OPENERS["checking"]) as place:
         leaks = 0
-        for _ in range(100):
-            leaks += place.race("write_file", 300).leaks
+        for _ in range(200):
+            leaks += place.race("write_file", 200).leaks
             if leaks:
                 break
     assert leaks
