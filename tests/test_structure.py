@@ -27,7 +27,7 @@ LAYERS = [
     ),
     ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
-    ("ports", "llm.adapt llm.lessons accounting result_budget observers"),
+    ("ports", "llm.adapt llm.lessons accounting result_budget observers images"),
     ("state", "questions state kit context measure"),
     ("actors", "part_events hook_calls gate listen reactive compaction equip model_call watching tool_round"),
     ("kernel", "kernel"),

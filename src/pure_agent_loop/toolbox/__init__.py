@@ -1,15 +1,37 @@
-"""Ready-made tools. All of them stay inside one folder and change nothing."""
+"""Ready-made tools. Those for files stay inside one folder, whatever the model writes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from pure_agent_loop.tool import Tool
+from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
+from pure_agent_loop.toolbox.changes import ChangeTools
+from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files import FileTools
-from pure_agent_loop.toolbox.workspace import Workspace, WorkspaceError
+from pure_agent_loop.toolbox.pictures import PictureTools
+from pure_agent_loop.toolbox.protected import PROTECTED
+from pure_agent_loop.toolbox.search import SearchTools
+from pure_agent_loop.toolbox.todo import TodoItem, TodoList
+from pure_agent_loop.toolbox.workspace import HardLinks, Workspace
 
-__all__ = ["FileTools", "Workspace", "WorkspaceError", "calculator", "starter_tools"]
+__all__ = [
+    "PROTECTED",
+    "ChangeTools",
+    "FileTools",
+    "PictureTools",
+    "SearchTools",
+    "TodoItem",
+    "TodoList",
+    "Workspace",
+    "WorkspaceError",
+    "ask_user_tool",
+    "calculator",
+    "starter_tools",
+    "workspace_tools",
+]
 
 
 def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:
@@ -22,3 +44,28 @@ def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:
         ConfigError: It is no folder.
     """
     return [*FileTools(Workspace(root)).tools(), calculator]
+
+
+def workspace_tools(
+    root: str | os.PathLike[str] = ".",
+    *,
+    protected: Iterable[str] | None = None,
+    hard_links: HardLinks = "refuse",
+) -> list[Tool]:
+    """Tools to work on the files of a folder, for ``Agent(tools=...)``.
+
+    ``read_file``, ``list_dir``, ``glob`` and ``grep``, which change nothing and are marked as ``read_only``;
+    ``write_file`` and ``edit_file``.
+
+    Args:
+        root: The folder they are restricted to.
+        protected: Names that cannot be written; `PROTECTED` and our own data folder if None.
+        hard_links: Whether a file with several names is read: ``refuse`` or ``allow``.
+
+    Raises:
+        ConfigError: The root is no folder, or an option has no meaning.
+    """
+    workspace = Workspace(root, protected=protected, hard_links=hard_links)
+    # The kinds of tools of one workspace; each has tools().
+    kinds = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
+    return [each for kind in kinds for each in kind.tools()]

@@ -24,7 +24,7 @@ SAFE_FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _OPENAT2 = 437  # the same number on every Linux architecture that Python runs on, but Alpha
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
@@ -49,7 +49,7 @@ def best_opener() -> Opener:
     if os.open not in os.supports_dir_fd:
         return open_by_checking
     try:
-        os.close(open_by_kernel(Path("/"), (), _FOLDER, 0))
+        os.close(open_by_kernel(Path("/"), (), FOLDER_FLAGS, 0))
     except (OSError, AttributeError):  # another system, an older kernel, or a sandbox that forbids the call
         return open_by_walking
     return open_by_kernel
@@ -61,7 +61,7 @@ def open_by_kernel(root: Path, parts: Sequence[str], flags: int, mode: int) -> i
     how = _OpenHow(
         flags | SAFE_FLAGS, mode if flags & os.O_CREAT else 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
     )
-    folder = os.open(root, _FOLDER)
+    folder = os.open(root, FOLDER_FLAGS)
     try:
         return _openat2(folder, path, how)
     finally:
@@ -91,18 +91,19 @@ def _system_call() -> Callable[..., int]:
 
 def open_by_walking(root: Path, parts: Sequence[str], flags: int, mode: int) -> int:
     """Any POSIX: open folder after folder; no links at all."""
-    at = os.open(root, _FOLDER)
+    at = os.open(root, FOLDER_FLAGS)
     try:
         for part in parts[:-1]:
-            deeper = _open_unlinked(part, _FOLDER, 0, at)
+            deeper = open_unlinked(part, FOLDER_FLAGS, 0, at)
             os.close(at)
             at = deeper
-        return _open_unlinked(parts[-1] if parts else ".", flags | SAFE_FLAGS, mode, at)
+        return open_unlinked(parts[-1] if parts else ".", flags | SAFE_FLAGS, mode, at)
     finally:
         os.close(at)
 
 
-def _open_unlinked(name: str, flags: int, mode: int, folder: int) -> int:
+def open_unlinked(name: str, flags: int, mode: int, folder: int | None) -> int:
+    """Open by a single name in an open folder; ``ELOOP`` if it is a link."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
     except NotADirectoryError:

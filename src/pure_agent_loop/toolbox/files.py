@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from dataclasses import dataclass, field
@@ -10,7 +9,9 @@ from typing import BinaryIO
 
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.workspace import Entry, Workspace, WorkspaceError
+from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.encoded import UTF16, is_binary
+from pure_agent_loop.toolbox.workspace import Entry, Workspace
 
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
@@ -18,7 +19,6 @@ MAX_BYTES = 100_000
 # In a larger file the lines behind the page are not counted: that would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
 _SNIFFED = 8_192
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SIGNATURES = {
     b"\x89PNG": "PNG image",
     b"\xff\xd8\xff": "JPEG image",
@@ -73,7 +73,7 @@ class FileTools:
         with self._workspace.open_for_reading(path) as file:
             head = file.read(_SNIFFED)
             size = os.fstat(file.fileno()).st_size
-            if _is_binary(head):
+            if is_binary(head):
                 return _described(path, head, size)
             file.seek(0)
             page = _read_page(file, _encoding(head), max(1, offset), max(1, limit))
@@ -88,17 +88,13 @@ def _line(entry: Entry) -> str:
     return f"{entry.name} ({'symbolic link' if entry.kind == 'link' else 'not a regular file'})"
 
 
-def _is_binary(head: bytes) -> bool:
-    return b"\0" in head and not head.startswith(_UTF16)
-
-
 def _described(path: str, head: bytes, size: int) -> str:
     kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "binary data")
     return clean_text(f"{path!r} is not text: {kind}, {size:,} bytes. It cannot be shown.")
 
 
 def _encoding(head: bytes) -> str:
-    return "utf-16" if head.startswith(_UTF16) else "utf-8-sig"
+    return "utf-16" if head.startswith(UTF16) else "utf-8-sig"
 
 
 @dataclass

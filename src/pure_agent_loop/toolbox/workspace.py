@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import heapq
 import os
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox import beneath
+from pure_agent_loop.toolbox.complaints import WorkspaceError, in_words, instead, outside, shown
+from pure_agent_loop.toolbox.folder import Folder, unlinked_folder
+from pure_agent_loop.toolbox.protected import Protection, protected_below
+from pure_agent_loop.toolbox.walking import Kind, kind_of
+from pure_agent_loop.toolbox.writing import replace_file, require_replaceable
 
 MAX_PATH_CHARS = 4_096
-SHOWN_PATH_CHARS = 200
-SUGGESTIONS = 5
 
-Kind = Literal["file", "folder", "link", "other"]
-_KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-
-
-class WorkspaceError(PureAgentLoopError):
-    """A path cannot be used. The message is for the model: it names the path as given and the way out."""
+HardLinks = Literal["refuse", "allow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +50,58 @@ class Listing:
 
 
 class Workspace:
-    """Opens files below one folder, however the path is written and whatever changes meanwhile.
+    """Reads and writes files below one folder, however the path is written and whatever changes meanwhile.
 
-    ``..``, absolute paths, links and races cannot lead outside: see :mod:`.beneath`. A hard link to an
-    outside file is a file like any other here; whoever made it could read that file already.
+    ``..``, absolute paths, links and races cannot lead outside: see :mod:`.beneath`. Reading follows links
+    that stay inside, where the system can; writing follows none, so a path is what it says.
 
     Args:
         root: An existing folder. It is resolved once; the way to it is trusted.
         opener: How to open files below it; the safest way of this machine if None.
+        protected: Names that cannot be written, at any depth and with all that is in them; one with slashes
+            protects where these names follow. `PROTECTED` and our own data folder if None.
+        hard_links: What to do when asked to read a file with several names, as the others may lie outside:
+            ``refuse`` or ``allow``.
 
     Raises:
-        ConfigError: It is no folder.
+        ConfigError: The root is no folder, or an argument has no meaning.
     """
 
-    def __init__(self, root: str | os.PathLike[str] = ".", opener: beneath.Opener | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str] = ".",
+        opener: beneath.Opener | None = None,
+        *,
+        protected: Iterable[str] | None = None,
+        hard_links: HardLinks = "refuse",
+    ) -> None:
         given = Path(root).expanduser()
         if not given.is_dir():
             raise ConfigError(f"The workspace {str(root)!r} is not an existing folder. Create it first.")
+        if hard_links not in ("refuse", "allow"):
+            raise ConfigError(f"hard_links={hard_links!r} is unknown. Use 'refuse' or 'allow'.")
+        if isinstance(protected, str):
+            raise ConfigError(f"protected={protected!r} must be a list of names, such as ['.git'].")
         self.root = given.resolve()
         self._open = opener or beneath.best_opener()
+        self._protection = Protection(protected_below(self.root) if protected is None else protected)
+        self._hard_links = hard_links
         # Where the way to the root holds links, the model may know it by either name.
         self._names = (self.root, Path(os.path.abspath(given)))  # noqa: PTH100 - keeps the links
+        self.changing = threading.RLock()
+        """Held while a file is read and written again, so that two calls at once do not lose one change."""
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """The names that cannot be written; see the argument. A sandbox should make them read-only too."""
+        return self._protection.names
+
+    def is_protected(self, parts: Iterable[str]) -> bool:
+        """Whether the path of these names cannot be written."""
+        return self._protection.found(tuple(parts)) is not None
 
     def parts(self, path: str) -> tuple[str, ...]:
         """The names that lead from the root to `path`, which need not exist.
@@ -87,7 +113,7 @@ class Workspace:
             WorkspaceError: It lies outside, or can be no path.
         """
         if "\0" in path or len(path) > MAX_PATH_CHARS or not _encodable(path):
-            raise WorkspaceError(f"{_shown(path)} is not a valid path. Use a plain relative path.")
+            raise WorkspaceError(f"{shown(path)} is not a valid path. Use a plain relative path.")
         relative = self._relative(path)
         names: list[str] = []
         for name in relative.parts:
@@ -96,7 +122,7 @@ class Workspace:
             elif names:
                 names.pop()
             else:
-                raise _outside(path)
+                raise outside(path)
         return tuple(names)
 
     def _relative(self, path: str) -> Path:
@@ -106,8 +132,10 @@ class Workspace:
         relative = Path(os.path.normpath(relative))
         inside = next((name for name in self._names if relative.is_relative_to(name)), None)
         if inside is None:
-            raise _outside(path)
+            raise outside(path)
         return relative.relative_to(inside)
+
+    # -- Reading -----------------------------------------------------------------------------------
 
     def open_for_reading(self, path: str) -> BinaryIO:
         """Open a regular file.
@@ -120,12 +148,38 @@ class Workspace:
         """
         with self._telling(path):
             descriptor = self._open(self.root, self.parts(path), os.O_RDONLY, 0)
+        return self.readable(descriptor, path)
+
+    def readable(self, descriptor: int, path: str) -> BinaryIO:
+        """Check that what was opened may be read, and close it if not.
+
+        Args:
+            descriptor: An open file from inside.
+            path: As the model knows it.
+
+        Raises:
+            WorkspaceError: It is no regular file, or has several names.
+        """
         try:
-            _require_regular(descriptor, path)
+            self._require_readable(os.fstat(descriptor), path)
         except WorkspaceError:
             os.close(descriptor)
             raise
         return os.fdopen(descriptor, "rb")
+
+    def _require_readable(self, status: os.stat_result, path: str) -> None:
+        if stat.S_ISDIR(status.st_mode):
+            raise WorkspaceError(f"{shown(path)} is a folder. Use list_dir to see what is in it.")
+        if not stat.S_ISREG(status.st_mode):
+            raise WorkspaceError(
+                f"{shown(path)} is not a regular file (a pipe or device). Only files can be read."
+            )
+        if status.st_nlink > 1 and self._hard_links == "refuse":
+            raise WorkspaceError(
+                f"{shown(path)} has {status.st_nlink} names (hard links), and the others may lie outside the "
+                "workspace, so it is not read. Use another file, or ask the user for a copy of it or for "
+                "hard_links='allow'."
+            )
 
     def list(self, path: str = ".", limit: int = 500) -> Listing:
         """List a folder, sorted by name.
@@ -141,13 +195,71 @@ class Workspace:
             return self._listing(self.parts(path), limit)
 
     def _listing(self, parts: tuple[str, ...], limit: int) -> Listing:
+        with self._folder(parts) as folder:
+            return _scan(folder, limit)
+
+    def folder(self, path: str = ".") -> Folder:
+        """Open a folder, to walk through it.
+
+        Args:
+            path: Relative to the root, or absolute and inside it.
+
+        Raises:
+            WorkspaceError: There is no such folder, or it must not or cannot be read.
+        """
+        with self._telling(path):
+            return self._folder(self.parts(path))
+
+    def _folder(self, parts: tuple[str, ...]) -> Folder:
         if self._open is beneath.open_by_checking:  # Windows has no descriptors for folders
-            return _scan(str(beneath.require_below(self.root, self.root.joinpath(*parts))), limit)
-        descriptor = self._open(self.root, parts, os.O_RDONLY | os.O_DIRECTORY, 0)
-        try:
-            return _scan(descriptor, limit)
-        finally:
-            os.close(descriptor)
+            path = beneath.require_below(self.root, self.root.joinpath(*parts))
+            if path.exists() and not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            return Folder(None, path)
+        return Folder(self._open(self.root, parts, beneath.FOLDER_FLAGS, 0))
+
+    # -- Writing -----------------------------------------------------------------------------------
+
+    def write(self, path: str, data: bytes, *, make_folders: bool = True) -> os.stat_result | None:
+        """Write a file whole or not at all: one that is there is replaced in one moment.
+
+        Its permissions and, if possible, its owner are kept. Its other names (hard links) keep the old
+        content. No link is followed, neither on the way nor at the end.
+
+        Args:
+            path: Relative to the root, or absolute and inside it.
+            data: What is in it.
+            make_folders: Make the folders on the way that are missing.
+
+        Returns:
+            What was known of the file that was replaced; None if there was none.
+
+        Raises:
+            WorkspaceError: It is protected, goes through a link, or cannot be written.
+        """
+        parts = self.parts(path)
+        self._require_unprotected(parts, path)
+        if not parts:
+            raise WorkspaceError(f"{shown(path)} is the workspace itself, not a file.")
+        with (
+            self._telling(path),
+            self.changing,
+            unlinked_folder(self.root, self._open, parts[:-1], make=make_folders) as folder,
+        ):
+            before = folder.status(parts[-1])
+            require_replaceable(before, path)
+            replace_file(folder, parts[-1], data, before)
+            return before
+
+    def _require_unprotected(self, parts: tuple[str, ...], path: str) -> None:
+        name = self._protection.found(parts)
+        if name is not None:
+            raise WorkspaceError(
+                f"{shown(path)} is protected: programs run or obey what is in {name!r} without asking, so no "
+                "tool may write there. Tell the user what should be changed."
+            )
+
+    # -- Errors ------------------------------------------------------------------------------------
 
     @contextmanager
     def _telling(self, path: str) -> Iterator[None]:
@@ -158,18 +270,8 @@ class Workspace:
             raise WorkspaceError(self._words(path, error)) from error
 
     def _words(self, path: str, error: OSError) -> str:
-        shown = _shown(path)
         missing = error.errno == errno.ENOENT or (error.errno == errno.ENOTDIR and not self._opens(path))
-        if missing:
-            return f"There is no {shown}. {self._nearest(path)}"
-        return {
-            errno.ENOTDIR: f"{shown} is a file, not a folder. Use read_file.",
-            errno.EXDEV: f"{shown} leads outside the workspace. Only what is inside can be used.",
-            errno.ELOOP: f"{shown} goes through a symbolic link that is not followed. Use the real path.",
-            errno.EACCES: f"{shown} cannot be opened: permission denied. Use another one.",
-            errno.ENAMETOOLONG: f"{shown} is too long for a path.",
-            errno.ENXIO: f"{shown} is not a regular file (a socket or pipe). Only files can be read.",
-        }.get(error.errno or 0, f"{shown} cannot be opened: {error.strerror or error}.")
+        return f"There is no {shown(path)}. {self._nearest(path)}" if missing else in_words(path, error)
 
     def _opens(self, path: str) -> bool:
         try:
@@ -186,61 +288,31 @@ class Workspace:
                 found = self._listing(parts[:depth], 10_000).entries
             except OSError:
                 continue
-            return _suggestion("/".join(parts[:depth]), parts[depth], {each.name: each for each in found})
+            kinds: dict[str, str] = {each.name: each.kind for each in found}
+            return instead("/".join(parts[:depth]), parts[depth], kinds)
         return "Use list_dir to see what there is."
 
 
-def _suggestion(folder: str, wanted: str, entries: dict[str, Entry]) -> str:
-    place = _shown(folder) if folder else "The workspace"
-    before = f"{folder}/" if folder else ""
-    if not entries:
-        return f"{place} is empty."
-    if wanted in entries:
-        link = entries[wanted].kind == "link"
-        what = "a symbolic link to something that does not exist" if link else "not a folder"
-        return f"{_shown(before + wanted)} is {what}."
-    lower = {name.lower(): name for name in entries}
-    close = difflib.get_close_matches(wanted.lower(), lower, n=SUGGESTIONS, cutoff=0.5)
-    if close:
-        return f"Did you mean {', '.join(repr(before + lower[name]) for name in close)}?"
-    # Hidden names come first in the order and are hardly ever meant.
-    names = sorted(entries, key=lambda name: (name.startswith("."), name))
-    more = ", ..." if len(names) > SUGGESTIONS else ""
-    return f"{place} has: {', '.join(names[:SUGGESTIONS])}{more}. Use list_dir to see everything."
-
-
-def _scan(folder: int | str, limit: int) -> Listing:
+def _scan(folder: Folder, limit: int) -> Listing:
     total = 0
 
-    def counted(entries: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+    def counted() -> Iterator[os.DirEntry[str]]:
         nonlocal total
-        for entry in entries:
+        for entry in folder.scan():
             total += 1
             yield entry
 
     # A folder of a million files must not become a million objects, nor a million stat calls.
-    with os.scandir(folder) as entries:
-        first = heapq.nsmallest(limit, counted(entries), key=lambda entry: entry.name)
-        return Listing([_entry(each) for each in first], total)
+    first = heapq.nsmallest(limit, counted(), key=lambda entry: entry.name)
+    return Listing([_entry(each, folder) for each in first], total)
 
 
-def _entry(found: os.DirEntry[str]) -> Entry:
-    try:
-        status = found.stat(follow_symlinks=False)
-    except OSError:  # deleted since
-        return Entry(found.name, "other")
-    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
-    return Entry(found.name, kind, status.st_size if kind == "file" else None)
-
-
-def _require_regular(descriptor: int, path: str) -> None:
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(mode):
-        raise WorkspaceError(f"{_shown(path)} is a folder. Use list_dir to see what is in it.")
-    if not stat.S_ISREG(mode):
-        raise WorkspaceError(
-            f"{_shown(path)} is not a regular file (a pipe or device). Only files can be read."
-        )
+def _entry(found: os.DirEntry[str], folder: Folder) -> Entry:
+    kind = kind_of(found)
+    if kind != "file":
+        return Entry(found.name, kind)
+    status = folder.status(found.name)
+    return Entry(found.name, "other") if status is None else Entry(found.name, kind, status.st_size)
 
 
 def _encodable(path: str) -> bool:
@@ -249,14 +321,3 @@ def _encodable(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _outside(path: str) -> WorkspaceError:
-    return WorkspaceError(
-        f"{_shown(path)} is outside the workspace. Use a path relative to it, for example 'docs/guide.md'; "
-        "'.' is the workspace itself."
-    )
-
-
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= SHOWN_PATH_CHARS else path[:SHOWN_PATH_CHARS] + "...")

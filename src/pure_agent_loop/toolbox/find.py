@@ -1,0 +1,44 @@
+"""The tool that finds files by their names: ``glob``."""
+
+from __future__ import annotations
+
+from pure_agent_loop.text import clean_text
+from pure_agent_loop.toolbox.patterns import PathPattern, is_skipped
+from pure_agent_loop.toolbox.walking import Walk
+from pure_agent_loop.toolbox.workspace import Workspace
+
+MAX_FOUND = 500
+
+
+def find(workspace: Workspace, pattern: str, path: str, hidden: bool) -> str:
+    """The files below a folder whose paths fit, by name; see `SearchTools.glob`."""
+    wanted = PathPattern(pattern)
+
+    def leaves_out(name: str) -> bool:
+        return not hidden and is_skipped(name) and not wanted.names_it(name)
+
+    start = "".join(f"{part}/" for part in workspace.parts(path))
+    found: list[str] = []
+    with workspace.folder(path) as folder:
+        walk = Walk(folder, lambda parts: not leaves_out(parts[-1]) and wanted.may_contain(parts))
+        for each in walk:
+            if leaves_out(each.parts[-1]) or not wanted.matches(each.parts):
+                continue
+            if len(found) == MAX_FOUND:
+                found.append(f"[only the first {MAX_FOUND} are shown; use a narrower pattern]")
+                break
+            found.append(start + "/".join(each.parts))
+    if not found:
+        found.append(_nothing(pattern, hidden))
+    if not walk.complete:
+        found.append("[not every folder was searched: too many, too deep, or not readable]")
+    return clean_text("\n".join(found))
+
+
+def _nothing(pattern: str, hidden: bool) -> str:
+    ways = []
+    if "/" not in pattern:
+        ways.append(f"'**/{pattern}' also looks into folders")
+    if not hidden:
+        ways.append("hidden=true also finds names that begin with a dot, node_modules and __pycache__")
+    return f"No file matches {pattern!r}." + (f" {'; '.join(ways)}." if ways else "")

@@ -1,0 +1,86 @@
+"""Why a text to be replaced is not in a file: the nearest lines, and what is different about them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from pure_agent_loop.toolbox.complaints import shown
+
+MAX_LINES = 20_000  # of a file; beyond, no similar lines are looked for
+MAX_LINE_CHARS = 300
+MAX_SHOWN = 12
+SIMILAR = 0.6
+
+_DIFFERENCES: list[tuple[str, Callable[[str], str]]] = [
+    ("trailing spaces", str.rstrip),
+    ("indentation (tabs or spaces at the start of lines)", str.strip),
+    ("spaces within the lines", lambda line: "".join(line.split())),
+    ("upper and lower case", lambda line: "".join(line.split()).casefold()),
+]
+_ESCAPES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
+
+
+def why_not_found(text: str, old: str, path: str) -> str:
+    """What a model reads when its text is not in the file.
+
+    Args:
+        text: The file.
+        old: What was looked for, with plain line ends.
+        path: The file's name.
+    """
+    start = f"old_text is not in {shown(path)}."
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    wanted = old.strip("\n").split("\n")
+    if "\n".join(lines).count(old.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')):
+        return (
+            f'{start} It is there with line breaks, tabs or quotes instead of \\n, \\t or \\". Write those.'
+        )
+    for what, plain in _DIFFERENCES:
+        at = _find([plain(line.translate(_ESCAPES)) for line in lines], wanted, plain)
+        if at is not None:
+            return f"{start} What differs is {what}. The file has:\n{_numbered(lines, at, len(wanted))}"
+    at = _nearest(lines, wanted) if len(lines) <= MAX_LINES else None
+    if at is None:
+        return f"{start} Nothing in it is similar. Use read_file or grep to see what it has."
+    return f"{start} The most similar lines are:\n{_numbered(lines, at, len(wanted))}\nUse them as they are."
+
+
+def _find(lines: list[str], wanted: list[str], plain: Callable[[str], str]) -> int | None:
+    """The first line where all wanted lines follow, once what may differ is taken away."""
+    plain_wanted = [plain(line.translate(_ESCAPES)) for line in wanted]
+    if not any(plain_wanted):
+        return None
+    count = len(plain_wanted)
+    for at in range(len(lines) - count + 1):
+        if lines[at] == plain_wanted[0] and lines[at : at + count] == plain_wanted:
+            return at
+    return None
+
+
+def _nearest(lines: list[str], wanted: list[str]) -> int | None:
+    """Where the longest wanted line has its best likeness, counted back to the first."""
+    key = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted[key].strip()[:MAX_LINE_CHARS])
+    best, found = SIMILAR, None
+    for number, line in enumerate(lines):
+        matcher.set_seq1(line.strip()[:MAX_LINE_CHARS])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
+            best, found = matcher.ratio(), number
+    return None if found is None else max(0, found - key)
+
+
+def _numbered(lines: list[str], at: int, count: int) -> str:
+    chosen = lines[at : at + min(count, MAX_SHOWN)]
+    return "\n".join(
+        f"line {number}: {_visible(line[:MAX_LINE_CHARS])}" for number, line in enumerate(chosen, at + 1)
+    )
+
+
+def _visible(line: str) -> str:
+    """Tabs and spaces at the ends can be told apart."""
+    start = line[: len(line) - len(line.lstrip())].replace("\t", "\\t")
+    body = line.strip()
+    end = line[len(line.rstrip()) :].replace("\t", "\\t") if body else ""
+    return f"{start}{body}{end}|" if end else f"{start}{body}"
