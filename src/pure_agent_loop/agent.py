@@ -27,6 +27,7 @@ from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.messages import Message
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.redaction import Redactor, redactor_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run, check_client, check_types, resumed_state, start_state
@@ -94,6 +95,7 @@ class Agent:
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
+        redact: Whether secrets are taken out of what is recorded, shown and sent; or a `Redactor`.
         llm_kwargs: Further fields of every request, such as ``top_p`` or ``extra_body``.
 
     Raises:
@@ -136,6 +138,7 @@ class Agent:
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
+        redact: bool | Redactor = True,
         **llm_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
@@ -194,6 +197,7 @@ class Agent:
             first_byte_timeout=first_byte_timeout,
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
+            redactor=redactor_for(redact, llm, options),
             opening=opening,
         )
         _check_price(self._kit)

@@ -18,6 +18,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import ToolRegistry
@@ -83,6 +84,7 @@ class Kit:
         max_result_chars: A longer result is cut before it enters the history, see `result_budget`.
         max_error_chars: The same for results of calls that failed.
         results_folder: Where the whole texts are kept; None for a folder in the data folder.
+        redactor: Takes secrets out of results, answers, events and records; None for nothing.
         opening: Notices for the beginning of the run: the model in use, a repaired history.
     """
 
@@ -115,4 +117,5 @@ class Kit:
     max_result_chars: int = 30_000
     max_error_chars: int = 4_000
     results_folder: Path | None = None
+    redactor: Redactor | None = None
     opening: tuple[str, ...] = ()

@@ -30,10 +30,10 @@ CASES = {
     ),
     "comments": ("a<!-- <p>x --><!-->b<!doctype x><?php ?>c", "abc"),
     "hidden": (
-        'a<div hidden>x<div>y</div>z</div><b style="x:y; DISPLAY : none">q</b><p style="visibility:hidden">r'
-        "<p>b<input hidden>c",
-        "a\n\nbc",
+        'a<div hidden>x<div>y</div></div><b style="a:b; DISPLAY : none">q</b><p style=visibility:hidden>r<p>b',
+        "a\n\nb",
     ),
+    "hidden without a content": ("<input hidden>c<br hidden>d", "c\nd"),
     "entities": (
         "&lt;p&gt; &#65;&#x42; &nbsp;&unknown; & &#99999999999999999999; &#0;",
         "<p> AB &unknown; & \ufffd \ufffd",
