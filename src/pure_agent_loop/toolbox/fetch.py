@@ -21,6 +21,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.redaction import shown_url
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.addresses import (
@@ -152,7 +153,7 @@ class Fetch:
         if start and start >= len(page.text):
             raise FetchError(f"the text has {len(page.text)} characters; offset={start} is past its end")
         piece = page.text[start : start + PAGE_CHARS]
-        framed = mark_untrusted(piece, page.url, self._words)
+        framed = mark_untrusted(piece, shown_url(page.url), self._words)
         note = self._note(page, start, start + len(piece))
         return f"{framed}\n{note}" if note else framed
 
