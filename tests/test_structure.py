@@ -19,7 +19,7 @@ LAYERS = [
         "vocabulary",
         "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
     ),
-    ("vocabulary", "llm llm.values"),
+    ("vocabulary", "llm llm.values redaction secret_shapes"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
     (
         "ports",
@@ -29,7 +29,8 @@ LAYERS = [
     ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
     ("ports", "llm.adapt llm.lessons accounting result_budget observers images"),
     ("state", "questions state kit context measure"),
-    ("actors", "part_events hook_calls gate listen reactive compaction equip model_call watching tool_round"),
+    ("actors", "veil part_events hook_calls gate listen reactive compaction equip model_call watching"),
+    ("actors", "tool_round"),
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent_checks agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),

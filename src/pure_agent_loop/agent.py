@@ -35,6 +35,7 @@ from pure_agent_loop.messages import Message
 from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.redaction import Redactor, redactor_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run, check_types, resumed_state, start_state
@@ -105,6 +106,7 @@ class Agent:
         first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
+        redact: Whether secrets are taken out of what is recorded, shown and sent; or a `Redactor`.
         llm_kwargs: Further fields of every request, such as ``top_p`` or ``extra_body``.
 
     Raises:
@@ -150,6 +152,7 @@ class Agent:
         first_byte_timeout: float | None = 60.0,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
+        redact: bool | Redactor = True,
         **llm_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
@@ -212,6 +215,7 @@ class Agent:
             first_byte_timeout=first_byte_timeout,
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
+            redactor=redactor_for(redact, llm, options),
             opening=opening,
         )
         check_price(self._kit)

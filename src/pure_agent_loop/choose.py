@@ -15,6 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.redaction import shown_url
 
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
@@ -98,7 +99,7 @@ def _asked_for(
     model: str, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
 ) -> Choice:
     client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile)
-    return Choice(client, client.model, f"{client.model} at {client.base_url}, as configured")
+    return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, as configured")
 
 
 def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:

@@ -19,6 +19,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import ToolRegistry
@@ -96,6 +97,7 @@ class Kit:
         audit: Writes down every call.
         snapshots: Knows what a step changed in the workspace.
         background: Work that goes on beside the run; the run waits for it before it ends.
+        redactor: Takes secrets out of results, answers, events and records; None for nothing.
         opening: Notices for the beginning of the run: the model in use, a repaired history.
     """
 
@@ -132,4 +134,5 @@ class Kit:
     audit: Auditor | None = None
     snapshots: Snapshots | None = None
     background: Background | None = None
+    redactor: Redactor | None = None
     opening: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
 from pure_agent_loop.tokens import estimate_message, usage_of
+from pure_agent_loop.veil import Veil
 
 
 async def respond(state: QueryState, kit: Kit) -> LLMResponse:
@@ -94,6 +95,7 @@ class _ModelCall:
         self.parts = AnswerParts(state, kit)
         self.shown = False
         self._assembler = Assembler()
+        self._veil = Veil(kit.redactor)
         self._state = state
         self._kit = kit
 
@@ -101,7 +103,7 @@ class _ModelCall:
         try:
             return await self._kit.journal.effect(key, self._run)
         except asyncio.CancelledError:
-            partial = self._assembler.partial()
+            partial = self._veil.whole(self._assembler.partial())
             cost = 0.0 if partial.usage is None else charge(partial.usage, self._kit)
             self._state.keep_partial(partial, cost=cost)
             await self.parts.end("error")
@@ -121,15 +123,20 @@ class _ModelCall:
 
     async def _on_retry(self, attempt: RetryAttempt) -> None:
         discard, self.shown = self.shown, False
-        self._assembler = Assembler()
+        self._assembler, self._veil = Assembler(), Veil(self._kit.redactor)
         await self.parts.end("error")
         error = safe_str(attempt.error) or type(attempt.error).__name__
         await self._kit.emit(Event.retry(self._state.step, attempt.attempt, attempt.delay, error, discard))
 
     async def _once(self) -> LLMResponse:
-        return await listen(self.request, self._kit, self._assembler, self._show)
+        response = await listen(self.request, self._kit, self._assembler, self._show)
+        await self._show_delta(self._veil.rest())
+        return self._veil.whole(response)
 
     async def _show(self, delta: Delta) -> None:
+        await self._show_delta(self._veil.over(delta))
+
+    async def _show_delta(self, delta: Delta) -> None:
         emit, step = self._kit.emit, self._state.step
         if delta.notice:
             await emit(Event.notice(step, delta.notice))

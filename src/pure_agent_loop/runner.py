@@ -18,6 +18,7 @@ from pure_agent_loop.result import AgentResult
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.stream import EventStream
 from pure_agent_loop.text import clean_text
+from pure_agent_loop.veil import veiled
 
 
 class Run:
@@ -102,7 +103,7 @@ class Run:
 
     async def _run(self, emit: Emit) -> None:
         try:
-            await run_loop(self.state, replace(self._kit, emit=emit))
+            await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
         finally:
             self._kit.journal.close()
 

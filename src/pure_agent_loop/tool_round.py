@@ -106,13 +106,18 @@ def _effect(call: ToolCall, tool: Tool | None, kit: Kit) -> Callable[[], Awaitab
 
     async def effect() -> ToolOutcome:
         for _ in range(attempts - 1):
-            outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+            outcome = await _invoked(call, kit)
             if not outcome.is_error or outcome.is_interrupt:
                 return outcome
             await kit.clock.sleep(kit.tool_retry_delay)
-        return await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+        return await _invoked(call, kit)
 
     return effect
+
+
+async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
+    outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+    return outcome if kit.redactor is None else replace(outcome, text=kit.redactor.redact(outcome.text))
 
 
 async def _timed(

@@ -28,6 +28,7 @@ from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.redaction import Redactor, client_secrets, shown_url
 from pure_agent_loop.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class OpenAIClient(BaseLLMClient):
         self.profile = profile or profile_for(self.base_url, model)
         key = _checked_key(api_key or os.environ.get("OPENAI_API_KEY") or _key_for(self.base_url))
         self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
+        self.secrets = client_secrets(self._settings)
+        self._redactor = Redactor(self.secrets, env={}, shapes=False)
         self._unused = [self._new_client()]  # built here, never inside a running request
         # A connection pool belongs to one event loop, and one client may serve several of them.
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
@@ -224,12 +227,15 @@ class OpenAIClient(BaseLLMClient):
                         yield delta
             finally:
                 await response.aclose()
-        except LLMError:
+        except LLMError as error:
+            self._redactor.clean_error(error)  # servers repeat what they were sent
             raise
         except Exception as error:
-            translated = translate_error(error, self.base_url, self.model)
+            self._redactor.clean_error(error)
+            translated = translate_error(error, shown_url(self.base_url), self.model)
             if translated is error:
                 raise
+            self._redactor.clean_error(translated)
             raise translated from error
 
     async def _post(self, body: dict[str, Any], options: Mapping[str, Any]) -> Any:
@@ -354,9 +360,9 @@ def _key_for(base_url: str) -> str:
     if is_loopback(base_url):
         return "not-needed"
     raise ConfigError(
-        f"No API key for {base_url}. Pass api_key=..., or set OPENAI_API_KEY, or use a server on this "
-        "machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model (model='local', "
-        "extra [local])."
+        f"No API key for {shown_url(base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or use a server "
+        "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
+        "(model='local', extra [local])."
     )
 
 
@@ -369,7 +375,7 @@ def _checked_url(url: str) -> str:
         is_usable = False
     if not is_usable:
         raise ConfigError(
-            f"base_url={url!r} is no web address. Give all of it, for instance 'http://127.0.0.1:11434/v1'."
+            f"base_url={shown_url(url)!r} is no web address. Give all of it, for instance 'http://127.0.0.1:11434/v1'."
         )
     return url
 

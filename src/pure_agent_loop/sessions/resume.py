@@ -67,7 +67,7 @@ def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit) -> Opened
     )
     is_new = past.state is None
     state, more = first_state(past, log.session_id, task, begin, kit.prompts)
-    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool))
+    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
     journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history})
     return Opened(state, [*notices, *more], journal)

@@ -31,6 +31,7 @@ from pure_agent_loop.journal import Checkpointed
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
+from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
 from pure_agent_loop.state import QueryState
@@ -180,10 +181,18 @@ class SessionJournal:
         log: The session, open for writing.
         past: Where it stood when it was opened; its effects are returned instead of made to happen.
         unknown: The outcome of a tool of which nobody knows whether it took effect, by its name.
+        redactor: Takes known secrets out of what is written.
     """
 
-    def __init__(self, log: SessionLog, past: Past, unknown: Callable[[str], ToolOutcome]) -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        past: Past,
+        unknown: Callable[[str], ToolOutcome],
+        redactor: Redactor | None = None,
+    ) -> None:
         self._log = log
+        self._redactor = redactor
         self._recorded = dict(past.effects)
         self._unfinished = set(past.unfinished)
         self._unknown = unknown
@@ -197,7 +206,7 @@ class SessionJournal:
         Raises:
             SessionWriteError: Nothing can be written.
         """
-        self._log.append("run", about)
+        self._append("run", about)
 
     async def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
@@ -213,11 +222,11 @@ class SessionJournal:
         if about is not None:
             if key in self._unfinished and not about["idempotent"]:
                 return self._record(key, cast("T", self._unknown(about["tool"])))
-            self._log.append("intent", {"key": key, **about}, durable=True)
+            self._append("intent", {"key": key, **about}, durable=True)
         try:
             value = await run()
         except Exception as error:
-            self._log.append("failure", {"key": key, **describe_failure(error)})
+            self._append("failure", {"key": key, **describe_failure(error)})
             raise
         step, _, what = key.partition(":")
         if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
@@ -246,13 +255,13 @@ class SessionJournal:
         """
         messages, known = state.messages, len(self._written)
         if not self._is_continued(messages):
-            self._log.append("boundary", {"messages": messages})
+            self._append("boundary", {"messages": messages})
         elif len(messages) > known:
-            self._log.append("messages", {"messages": messages[known:]})
+            self._append("messages", {"messages": messages[known:]})
         self._written = list(messages)
         form = state.to_dict()
         del form["messages"]
-        self._log.append("state", form, durable=True)
+        self._append("state", form, durable=True)
         ahead, self._taken = _ahead(form), 0
         self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
         self._unfinished = {key for key in self._unfinished if ahead(key)}
@@ -260,6 +269,10 @@ class SessionJournal:
     def close(self) -> None:
         """Let others write."""
         self._log.close()
+
+    def _append(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+        clean = data if self._redactor is None else self._redactor.redact_value(data)
+        self._log.append(kind, clean, durable=durable)
 
     def _is_continued(self, messages: list[dict[str, Any]]) -> bool:
         """True if what was written is still the beginning of the history."""
@@ -272,5 +285,5 @@ class SessionJournal:
     def _record(self, key: str, value: T) -> T:
         self._unfinished.discard(key)
         kind, plain = encode(value)
-        self._log.append(kind, {"key": key, "value": plain}, durable=True)
+        self._append(kind, {"key": key, "value": plain}, durable=True)
         return value

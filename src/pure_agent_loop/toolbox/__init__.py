@@ -1,9 +1,14 @@
-"""Ready-made tools. Those for files stay inside one folder, whatever the model writes."""
+"""Ready-made tools: for the files of one folder, commands in a sandbox, pages of the public web, arithmetic.
+
+Those for files and commands stay inside the folder, whatever the model writes. Each is usable by itself.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
@@ -17,12 +22,19 @@ from pure_agent_loop.toolbox.search import SearchTools
 from pure_agent_loop.toolbox.todo import TodoItem, TodoList
 from pure_agent_loop.toolbox.workspace import HardLinks, Workspace
 
+if TYPE_CHECKING:
+    from pure_agent_loop.toolbox.fetch import Fetch, FetchError
+    from pure_agent_loop.toolbox.shell import Shell
+
 __all__ = [
     "PROTECTED",
     "ChangeTools",
+    "Fetch",
+    "FetchError",
     "FileTools",
     "PictureTools",
     "SearchTools",
+    "Shell",
     "TodoItem",
     "TodoList",
     "Workspace",
@@ -32,6 +44,15 @@ __all__ = [
     "starter_tools",
     "workspace_tools",
 ]
+
+# Not every program fetches or runs commands, and what these need takes time to load.
+_LATER = {"Fetch": "fetch", "FetchError": "fetch", "Shell": "shell"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
 def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:

@@ -28,8 +28,8 @@ _PROBE_SECONDS = 10
 class Landlock:
     """Starts commands that the kernel keeps to the workspace, a private folder and the system's programs.
 
-    No sockets at all unless `network`, and none of Unix then; no signals to outside processes and no look into
-    them. It does not hide which processes there are, and cannot make a part of the workspace read-only.
+    No sockets at all unless `network`, and none of Unix then; no signals to outside processes and no look
+    into them. It does not hide which processes there are, and cannot make a part of the workspace read-only.
 
     Args:
         root: The workspace, resolved.

@@ -15,8 +15,8 @@ import struct
 
 SOCKETS = ("any", "no-unix", "none")
 _AF_UNIX = 1
-# By machine: the kernel's word for it, and the numbers of socket, add_key, request_key, keyctl, io_uring_setup.
-# The last can open sockets on its own, past this filter.
+# By machine: the kernel's word for it, and the numbers of socket, and of add_key, request_key, keyctl and
+# io_uring_setup. The last can open sockets on its own, past this filter.
 _MACHINES = {
     "x86_64": (0xC000003E, 41, (248, 249, 250, 425)),
     "aarch64": (0xC00000B7, 198, (217, 218, 219, 425)),
@@ -32,7 +32,7 @@ def program(sockets: str = "any", machine: str = "") -> bytes:
     """The filter as the kernel reads it; empty for a kind of machine that is not known here.
 
     Args:
-        sockets: Which sockets may be made: ``any``, ``no-unix`` or ``none``. Pairs of connected ones may always.
+        sockets: Which may be made: ``any``, ``no-unix`` or ``none``; pairs of connected ones always.
         machine: As `os.uname` says it; this one if empty.
     """
     known = _MACHINES.get(machine or os.uname().machine)

@@ -1,0 +1,279 @@
+"""Which web addresses a tool may open: a URL read strictly, and every IP address behind its name checked.
+
+A name proves nothing, so the decision is made about the addresses it stands for, and the connection goes to
+the very address that was checked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+WEB_PORTS = frozenset({80, 443, 8080, 8443})
+MAX_URL = 8_000
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+# What stays closed even for `allow_private`: there are no web pages there, but the keys of cloud machines.
+_NEVER = {
+    "link-local": ("169.254.0.0/16", "fe80::/10"),
+    "a cloud provider's own": ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32"),
+    "multicast": ("224.0.0.0/4", "ff00::/8"),
+    "unspecified": ("0.0.0.0/8", "::/128"),
+    "reserved": ("240.0.0.0/4",),
+}
+_PRIVATE = {
+    "loopback": ("127.0.0.0/8", "::1/128"),
+    "private": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10"),
+    "reserved": (
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "2001::/23",  # Teredo among them
+        "2001:db8::/32",
+        "3fff::/20",
+    ),
+}
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_SIX_TO_FOUR = ipaddress.IPv6Network("2002::/16")
+_ISATAP = 0x5EFE
+
+
+class AddressError(Exception):
+    """A URL that will not be opened. The message is for the model: it says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL, taken apart.
+
+    Args:
+        scheme: ``http`` or ``https``.
+        host: In ASCII and small letters, without a dot at its end and without brackets.
+        port: Always known.
+        path: What is asked for, with the query.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def netloc(self) -> str:
+        """As it stands in the ``Host`` header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        return f"{self.scheme}://{self.netloc}{self.path}"
+
+
+def read_url(url: str) -> Target:
+    """Take a URL apart; what two programs might read in two ways is refused.
+
+    Raises:
+        AddressError: It is no plain web address.
+    """
+    if len(url) > MAX_URL:
+        raise AddressError(f"the address is longer than {MAX_URL} characters")
+    if any(each <= " " or each in "\\\x7f" or each.isspace() or not each.isprintable() for each in url):
+        raise AddressError("the address holds white space, a backslash or invisible characters")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise AddressError("the address cannot be read") from None
+    scheme = parts.scheme.lower()
+    if scheme not in ("http", "https"):
+        raise AddressError("only http:// and https:// addresses can be opened")
+    if "@" in parts.netloc:
+        raise AddressError("an address with a user name or password in it is not opened")
+    path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    query = urllib.parse.quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|")
+    target = Target(scheme, _plain_host(host), _port(port, scheme), f"{path}?{query}" if query else path)
+    if not path.startswith("/"):
+        raise AddressError("the address cannot be read")
+    return target
+
+
+def _port(port: int | None, scheme: str) -> int:
+    if port == 0:
+        raise AddressError("port 0 cannot be opened")
+    return port or {"http": 80, "https": 443}[scheme]
+
+
+def _plain_host(host: str) -> str:
+    if "%" in host:
+        raise AddressError("the host name holds a % sign")
+    if ":" in host:
+        try:
+            return str(ipaddress.IPv6Address(host))
+        except ValueError:
+            raise AddressError("the host is no IPv6 address") from None
+    host = _ascii(host).removesuffix(".")
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:  # 127.1, 0x7f000001, 2130706433, 0177.0.0.1
+            raise AddressError(
+                "the host is an IP address in an unusual spelling; write a.b.c.d or a name"
+            ) from None
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise AddressError("the host name cannot be read")
+    return host
+
+
+def _ascii(host: str) -> str:
+    """The name as it is asked for: full-width letters, digits and dots are plain ones."""
+    if host.isascii():
+        return host.lower()
+    if len(host) > 253:  # the codec takes quadratic time
+        raise AddressError("the host name cannot be read")
+    try:
+        return host.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        raise AddressError("the host name cannot be read") from None
+
+
+def _networks(
+    table: dict[str, tuple[str, ...]],
+) -> list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]]:
+    return [(kind, ipaddress.ip_network(each)) for kind, networks in table.items() for each in networks]
+
+
+_NEVER_OPEN = _networks(_NEVER)
+_NOT_PUBLIC = _networks(_PRIVATE)
+
+
+def kind_of(address: IPAddress) -> tuple[str, bool]:
+    """What kind of address it is, empty for a public one, and whether `allow_private` may open it."""
+    inner = _embedded(address)
+    if inner is not None:
+        return kind_of(inner)
+    for kind, network in _NEVER_OPEN:
+        if address in network:
+            return kind, False
+    for kind, network in _NOT_PUBLIC:
+        if address in network:
+            return kind, True
+    if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_V6:
+        return "reserved", False
+    return "", True
+
+
+def _embedded(address: IPAddress) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that is reached through an IPv6 one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    number = int(address)
+    if address in _MAPPED or address in _NAT64:
+        return ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    if address in _SIX_TO_FOUR:
+        return ipaddress.IPv4Address((number >> 80) & 0xFFFFFFFF)
+    if (number >> 32) & 0xFFFF == _ISATAP and (number >> 48) & 0xFDFF == 0:
+        return ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """What may be opened.
+
+    Args:
+        allow_hosts: Only these names, ``example.org`` or ``*.example.org``; empty for all.
+        deny_hosts: Never these.
+        allow_private: Whether loopback and private addresses are open.
+        allow_addresses: Such addresses that are open one by one, each with its port or None for any.
+        allow_ports: Ports besides 80, 443, 8080 and 8443.
+    """
+
+    allow_hosts: Sequence[str] = ()
+    deny_hosts: Sequence[str] = ()
+    allow_private: bool = False
+    allow_addresses: frozenset[tuple[IPAddress, int | None]] = field(default_factory=frozenset)
+    allow_ports: frozenset[int] = frozenset()
+
+    def check_name(self, target: Target) -> None:
+        """Refuse by name.
+
+        Raises:
+            AddressError: The rules do not let it be opened.
+        """
+        if _matches(target.host, self.deny_hosts):
+            raise AddressError(f"the host {target.host} is not allowed")
+        if self.allow_hosts and not _matches(target.host, self.allow_hosts):
+            raise AddressError(
+                f"the host {target.host} is not allowed; only: {', '.join(map(str, self.allow_hosts))}"
+            )
+
+    def checked(self, target: Target, found: Sequence[str]) -> list[IPAddress]:
+        """The addresses behind a name, if every one of them may be opened.
+
+        Args:
+            target: What is asked for.
+            found: What its name was resolved to.
+
+        Raises:
+            AddressError: There is none, or one of them may not be opened.
+        """
+        try:
+            addresses = [ipaddress.ip_address(each) for each in found]
+        except ValueError:
+            raise AddressError(f"the name {target.host} has an address that cannot be used") from None
+        if not addresses:
+            raise AddressError(f"the name {target.host} has no address")
+        for address in addresses:
+            self._check(address, target)
+        return addresses
+
+    def _check(self, address: IPAddress, target: Target) -> None:
+        if (address, target.port) in self.allow_addresses:
+            return
+        if target.port not in WEB_PORTS and target.port not in self.allow_ports:
+            raise AddressError(f"port {target.port} is not opened; only the ports of web servers are")
+        if (address, None) in self.allow_addresses:
+            return
+        kind, may_be_opened = kind_of(address)
+        if kind and not (self.allow_private and may_be_opened):
+            raise AddressError(f"{target.host} is no public address but {_article(kind)}; it is not opened")
+
+
+def _article(kind: str) -> str:
+    return kind if kind.startswith("a ") else f"a {kind} one" if kind[0] not in "u" else f"an {kind} one"
+
+
+def _matches(host: str, patterns: Sequence[str]) -> bool:
+    for pattern in patterns:
+        name = pattern.lower().rstrip(".")
+        if host == name or (name.startswith("*.") and (host.endswith(name[1:]) or host == name[2:])):
+            return True
+    return False
+
+
+def read_address(text: str) -> tuple[IPAddress, int | None]:
+    """``127.0.0.1:8000``, ``10.0.0.5``, ``::1`` or ``[::1]:8000`` as address and port.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        port = port.removeprefix(":")
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    else:
+        host, port = text, ""
+    return ipaddress.ip_address(host), int(port) if port else None

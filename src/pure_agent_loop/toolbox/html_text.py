@@ -1,0 +1,373 @@
+"""A web page as text for a model: headings, links, lists, tables and code; no scripts, nothing hidden.
+
+The scanner is our own because the standard library's takes quadratic time on some broken pages. Nothing here
+recurses, and each character is looked at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import urllib.parse
+from collections.abc import Callable
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_TAG = re.compile(r"</?([a-zA-Z][^\s/>]*)")
+_ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:(?P<quote>[\"'])|(?P<bare>[^\s>]*)))?")
+_LONG_NUMBER = re.compile(r"&#[xX]?[0-9a-fA-F]{9,};?")
+_SPACE = re.compile(r"[ \t\n\r\f\v\xa0]+")
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+    "\U000e0000-\U000e007f]"
+)
+_HIDING = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.I)
+_RAW = _set("script style template noscript iframe noembed noframes xmp svg math object canvas")
+_TEXT_ONLY = frozenset({"title", "textarea"})
+_VOID = _set("area base br col embed hr img input link meta param source track wbr")
+_OPEN_ENDED = _set("p li dt dd tr td th option optgroup thead tbody tfoot")
+_HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
+_BLOCKS = _set(
+    "div section article header footer main nav aside form address figure figcaption fieldset details "
+    "summary dt dd caption thead tbody tfoot body head html option legend dialog menu hgroup search"
+)
+_PARAGRAPHS = _set("p blockquote table ul ol dl pre")
+_MAX_INDENT = 5
+_MAX_HREF = 2_000
+
+
+def html_to_text(source: str, base_url: str = "") -> str:
+    """The readable part of a page.
+
+    Args:
+        source: HTML, however broken.
+        base_url: Where it came from; links are completed with it.
+    """
+    page = _Page(base_url)
+    _scan(source, page)
+    return page.text()
+
+
+def clean_page(text: str) -> str:
+    """Text without characters that nobody sees: controls, direction marks, tags."""
+    return _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _scan(source: str, page: _Page) -> None:
+    position, end = 0, len(source)
+    while position < end:
+        start = source.find("<", position)
+        if start < 0:
+            start = end
+        if start > position:
+            page.add(_unescape(source[position:start]))
+        position = start if start == end else _markup(source, start, page)
+
+
+def _markup(source: str, start: int, page: _Page) -> int:
+    """Take in what begins with ``<``; returns where the rest begins."""
+    if source.startswith("<!--", start):
+        return _after(source, "-->", start + 2 if source.startswith("<!-->", start) else start + 4)
+    if source.startswith(("<!", "<?"), start):
+        return _after(source, ">", start)
+    found = _TAG.match(source, start)
+    if found is None:
+        if source.startswith("</", start):
+            return _after(source, ">", start)
+        page.add("<")
+        return start + 1
+    name = found[1].lower()
+    if source.startswith("</", start):
+        page.end(name)
+        return _after(source, ">", found.end())
+    attributes, position = _attributes(source, found.end())
+    if name in _RAW or name in _TEXT_ONLY:
+        inner, position = _raw(source, name, position)
+        if name in _TEXT_ONLY:
+            page.inner(name, _unescape(inner))
+        return position
+    page.begin(name, attributes)
+    return position
+
+
+def _after(source: str, what: str, start: int) -> int:
+    found = source.find(what, start)
+    return len(source) if found < 0 else found + len(what)
+
+
+def _raw(source: str, name: str, start: int) -> tuple[str, int]:
+    found = _closing(name).search(source, start)
+    if found is None:
+        return source[start:], len(source)
+    return source[start : found.start()], _after(source, ">", found.end())
+
+
+def _closing(name: str) -> re.Pattern[str]:
+    return re.compile(rf"</{name}(?=[\s/>])", re.I | re.A)
+
+
+def _attributes(source: str, position: int) -> tuple[dict[str, str], int]:
+    """The attributes of a tag, and where it ends. A quote that is never closed runs to the page's end."""
+    found: dict[str, str] = {}
+    while match := _ATTRIBUTE.match(source, position):
+        position, value = match.end(), match["bare"] or ""
+        if match["quote"]:
+            close = source.find(match["quote"], position)
+            if close < 0:
+                return found, len(source)
+            value, position = source[position:close], close + 1
+        name = match[1].lower()
+        if name in _WANTED:
+            found.setdefault(name, _unescape(value[:_MAX_HREF]))
+    return found, _after(source, ">", position)
+
+
+_WANTED = _set("href alt hidden style start aria-hidden")
+
+
+def _unescape(text: str) -> str:
+    return html.unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
+
+
+def _is_hidden(attributes: dict[str, str]) -> bool:
+    if "hidden" in attributes and attributes["hidden"].lower() != "until-found":
+        return True
+    return bool(_HIDING.search(attributes.get("style", "")))
+
+
+class _Page:
+    """The text while it grows."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base = base_url
+        self._out: list[str] = []
+        self._title = ""
+        self._lines = 0  # line ends to be written before the next text
+        self._gap = False  # a space likewise
+        self._lead = ""  # what the next text begins with: "# ", "- "
+        self._lists: list[int] = []  # number of the next item, 0 for a list without numbers
+        self._pre = 0
+        self._cells = -1  # of the row so far; -1 outside of rows
+        self._link: str | None = None
+        self._in_link = False
+        self._hidden = ""
+        self._depth = 0
+
+    def text(self) -> str:
+        """All of it."""
+        self._close_link()
+        if self._pre:
+            self._end_pre()
+        body = clean_page("".join(self._out)).strip("\n")
+        title = clean_page(_SPACE.sub(" ", self._title)).strip()
+        return "\n\n".join(each for each in (f"Title: {title}" if title else "", body) if each)
+
+    def inner(self, name: str, text: str) -> None:
+        if name == "title" and not self._title:
+            self._title = text[:500]
+        elif name == "textarea":
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        if self._hidden:
+            return
+        if self._pre:
+            self._flush()
+            self._out.append(text)
+            return
+        words = _SPACE.sub(" ", text)
+        if words.startswith(" "):
+            self._gap, words = True, words[1:]
+        if not words:
+            return
+        trailing = words.endswith(" ")
+        self._flush()
+        if self._link and not self._in_link:
+            self._in_link = True
+            self._out.append("[")
+        self._out.append(words[:-1] if trailing else words)
+        self._gap = trailing
+
+    def begin(self, name: str, attributes: dict[str, str]) -> None:
+        if self._hidden:
+            self._begin_hidden(name)
+            if self._hidden:
+                return
+        if name not in _VOID and _is_hidden(attributes):
+            self._hidden, self._depth = name, 1
+            return
+        if name in _STARTS:
+            _STARTS[name](self, attributes)
+        elif name in _HEADINGS:
+            self._break(2)
+            self._lead = _HEADINGS[name]
+        elif name in _PARAGRAPHS:
+            self._break(2)
+        elif name in _BLOCKS:
+            self._break(1)
+
+    def end(self, name: str) -> None:
+        if self._hidden:
+            self._depth -= name == self._hidden
+            if self._depth <= 0:
+                self._hidden = ""
+            return
+        if name in _ENDS:
+            _ENDS[name](self)
+        if name in _HEADINGS:
+            self._lead = ""
+            self._break(2)
+        elif name in _PARAGRAPHS:
+            self._break(2)
+        elif name in _BLOCKS:
+            self._break(1)
+
+    def _begin_hidden(self, name: str) -> None:
+        if name != self._hidden:
+            return
+        if name in _OPEN_ENDED:  # the next one ends it; no closing tag is needed
+            self._hidden = ""
+        else:
+            self._depth += 1
+
+    def _break(self, lines: int) -> None:
+        """At least so many line ends before the next text; a space where a line must not end."""
+        if self._in_link or self._cells > 0:
+            self._gap = True
+        elif not self._pre:
+            self._lines = max(self._lines, lines)
+            self._gap = False
+
+    def _flush(self) -> None:
+        if self._lines:
+            if self._out:
+                self._out.append("\n" * self._lines)
+        elif self._gap and self._out and not self._lead:
+            self._out.append(" ")
+        self._lines, self._gap = 0, False
+        if self._lead:
+            self._out.append(self._lead)
+            self._lead = ""
+
+    def _begin_link(self, attributes: dict[str, str]) -> None:
+        self._close_link()
+        if not self._pre:
+            self._link = _link_target(self._base, attributes.get("href", ""))
+
+    def _close_link(self) -> None:
+        if self._in_link:
+            self._out.append(f"]({self._link})")
+        self._link, self._in_link = None, False
+
+    def _line_break(self, _: dict[str, str]) -> None:
+        if self._pre:
+            self._out.append("\n")
+        elif self._in_link or self._cells > 0:
+            self._gap = True
+        else:
+            self._lines, self._gap = min(self._lines + 1, 2), False
+
+    def _rule(self, _: dict[str, str]) -> None:
+        self._break(2)
+        self.add("---")
+        self._break(2)
+
+    def _item(self, _: dict[str, str]) -> None:
+        self._close_link()
+        self._break(1)
+        number = self._lists[-1] if self._lists else 0
+        if number:
+            self._lists[-1] += 1
+        indent = "  " * min(max(len(self._lists) - 1, 0), _MAX_INDENT)
+        self._lead = f"{indent}{number}. " if number else f"{indent}- "
+
+    def _begin_list(self, numbered: bool, start: str = "1") -> None:
+        self._break(1 if self._lists else 2)
+        first = int(start) if start.isascii() and start.isdigit() and len(start) < 7 else 1
+        self._lists.append(first if numbered else 0)
+
+    def _end_list(self) -> None:
+        if self._lists:
+            self._lists.pop()
+        self._lead = ""
+
+    def _row(self, _: dict[str, str]) -> None:
+        self._end_row()
+        self._break(1)
+        self._cells = 0
+
+    def _cell(self, _: dict[str, str]) -> None:
+        self._close_link()
+        if self._cells > 0:
+            self._gap = True
+            self.add("| ")
+        self._cells = max(self._cells, 0) + 1
+
+    def _end_row(self) -> None:
+        self._close_link()
+        self._cells = -1
+        self._break(1)
+
+    def _begin_pre(self, _: dict[str, str]) -> None:
+        self._close_link()
+        self._cells = -1
+        if not self._pre:
+            self._break(2)
+            self._flush()
+            self._out.append("```\n")
+        self._pre += 1
+
+    def _end_pre(self) -> None:
+        if self._pre:
+            self._pre = 0
+            self._out.append("\n```")
+
+    def _code(self) -> None:
+        if not self._pre:
+            self.add("`")
+
+    def _image(self, attributes: dict[str, str]) -> None:
+        words = _SPACE.sub(" ", attributes.get("alt", "")).strip()
+        if words:
+            self.add(f"[image: {words[:300]}]")
+
+
+_STARTS: dict[str, Callable[[_Page, dict[str, str]], None]] = {
+    "a": _Page._begin_link,
+    "br": _Page._line_break,
+    "hr": _Page._rule,
+    "li": _Page._item,
+    "ul": lambda page, _: page._begin_list(numbered=False),
+    "ol": lambda page, attributes: page._begin_list(numbered=True, start=attributes.get("start", "1")),
+    "tr": _Page._row,
+    "td": _Page._cell,
+    "th": _Page._cell,
+    "pre": _Page._begin_pre,
+    "img": _Page._image,
+    "code": lambda page, _: page._code(),
+}
+_ENDS: dict[str, Callable[[_Page], None]] = {
+    "a": _Page._close_link,
+    "ul": _Page._end_list,
+    "ol": _Page._end_list,
+    "tr": _Page._end_row,
+    "table": _Page._end_row,
+    "pre": _Page._end_pre,
+    "code": _Page._code,
+}
+
+
+def _link_target(base: str, href: str) -> str | None:
+    """Where a link leads, if that is a web page other than a place on this one."""
+    href = href.strip()
+    if not href or href.startswith("#") or len(href) >= _MAX_HREF:
+        return None
+    try:
+        url = urllib.parse.urljoin(base, href)
+    except ValueError:
+        return None
+    is_web = url.startswith(("http://", "https://")) or (not base and ":" not in url.split("/")[0])
+    return _SPACE.sub("%20", url).replace(")", "%29") if is_web else None

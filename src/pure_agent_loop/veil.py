@@ -1,0 +1,76 @@
+"""What a model writes and what a run tells, without the secrets that are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.kit import Emit
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.redaction import Redactor, StreamRedactor
+
+_PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
+
+
+class Veil:
+    """For one answer.
+
+    Args:
+        redactor: Knows the secrets; None lets everything through.
+    """
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        self._redactor = redactor if redactor else None
+        self._text = redactor.stream() if redactor else None
+        self._reasoning = redactor.stream() if redactor else None
+        self._calls: dict[int | None, StreamRedactor] = {}
+
+    def over(self, delta: Delta) -> Delta:
+        """A piece as it may be shown."""
+        if self._redactor is None or self._text is None or self._reasoning is None:
+            return delta
+        text = self._text.feed(delta.text) if delta.text else delta.text
+        reasoning = self._reasoning.feed(delta.reasoning) if delta.reasoning else delta.reasoning
+        calls = tuple(map(self._call, delta.tool_calls)) if delta.tool_calls else ()
+        if text is delta.text and reasoning is delta.reasoning and not calls:
+            return delta
+        return delta._replace(text=text, reasoning=reasoning, tool_calls=calls)
+
+    def rest(self) -> Delta:
+        """What was held back: the answer is over."""
+        if self._text is None or self._reasoning is None:
+            return Delta()
+        calls = ((index, stream.flush()) for index, stream in self._calls.items())
+        parts = tuple(ToolCallDelta(index=index, arguments=rest) for index, rest in calls if rest)
+        return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
+
+    def whole(self, response: LLMResponse) -> LLMResponse:
+        """The answer as it may enter the history; the arguments of its calls stay as they are."""
+        if self._redactor is None:
+            return response
+        content = self._redactor.redact_value(response.content)
+        reasoning = self._redactor.redact_value(response.reasoning_content)
+        if content is response.content and reasoning is response.reasoning_content:
+            return response
+        return replace(response, content=content, reasoning_content=reasoning)
+
+    def _call(self, part: ToolCallDelta) -> ToolCallDelta:
+        if self._redactor is None or not isinstance(part.arguments, str):
+            return part
+        stream = self._calls.setdefault(part.index, self._redactor.stream())
+        return replace(part, arguments=stream.feed(part.arguments))
+
+
+def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
+    """A way out for events whose data hold no known secret."""
+    if redactor is None:
+        return emit
+
+    async def veil(event: Event) -> None:
+        if event.type not in _PIECES:  # those were cleaned as streams
+            data = redactor.redact_value(event.data)
+            event = event if data is event.data else replace(event, data=data)
+        await emit(event)
+
+    return veil

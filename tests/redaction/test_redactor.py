@@ -1,0 +1,193 @@
+"""Secrets are found in every form they are written in, and ordinary text stays as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.parse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.redaction import Redactor, redactor_for, shown_url
+
+VALUE = 'Zq7+/x"9-Lk&2 v_é'
+LETTERS = "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1xY2zA4bC5"
+
+
+class TestExactValues:
+    @pytest.mark.parametrize(
+        "form",
+        [
+            VALUE,
+            urllib.parse.quote(VALUE),
+            urllib.parse.quote(VALUE, safe=""),
+            urllib.parse.quote_plus(VALUE),
+            json.dumps(VALUE),
+            json.dumps(VALUE, ensure_ascii=False),
+            *(base64.b64encode(b"user:pass"[:count] + VALUE.encode() + b"x").decode() for count in range(4)),
+            base64.urlsafe_b64encode(VALUE.encode()).decode(),
+        ],
+    )
+    def test_in_every_form(self, form):
+        shown = Redactor({"N": VALUE}, env={}, shapes=False).redact(f"before {form} after")
+        assert shown.startswith("before ")
+        assert shown.endswith(" after")
+        assert "[secret:N removed]" in shown
+        assert len(shown) < len("before [secret:N removed] after") + 12
+
+    @pytest.mark.parametrize(
+        ("name", "value", "is_secret"),
+        [
+            ("API_KEY", "abcd1234", True),
+            ("API_KEY", "abcd123", False),
+            ("DB_PASSWORD", "correcthorse", True),
+            ("USE_TOKEN", "enabled", False),
+            ("AUTHOR", "Jane Austen", False),
+            ("SSH_AUTH_SOCK", "/tmp/agent.123456", False),
+            ("GOOGLE_CREDENTIALS", "C:\\keys\\one.json", False),
+            ("MAX_TOKENS", "1000000", False),
+            ("HOME", "q9w8e7r6t5", False),
+            ("DATABASE_URL", "postgres://app:q9w8e7r6t5@db/x", True),
+            ("ANY", "https://h.example/?api_key=q9w8e7r6t5", True),
+            ("TOKEN_URL", "https://login.example/oauth2/v1", False),
+        ],
+    )
+    def test_what_counts_in_the_environment(self, name, value, is_secret):
+        shown = Redactor(env={name: value}, shapes=False).redact(f"it is {value}!")
+        assert (f"[secret:{name} removed]" in shown) == is_secret
+        assert ("q9w8e7r6t5" in shown) == (not is_secret and "q9w8e7r6t5" in value)
+
+    def test_values_of_json_keep_their_shape(self):
+        redactor = Redactor(["s3cret-value"], env={})
+        plain = {"a": [1, "x"], "b": None}
+        assert redactor.redact_value(plain) is plain
+        assert redactor.redact_value({"s3cret-value": ("s3cret-value", {"b": b"s3cret-value"})}) == {
+            "[secret removed]": ("[secret removed]", {"b": "[secret removed]"})
+        }
+
+    @pytest.mark.parametrize("secrets", ["text", [1], {"a": None}])
+    def test_secrets_that_are_none(self, secrets):
+        with pytest.raises(ConfigError, match="secrets"):
+            Redactor(secrets)
+
+    def test_what_an_agent_takes(self):
+        assert redactor_for(False, None, {}) is None
+        with pytest.raises(ConfigError, match="redact must be"):
+            redactor_for("yes", None, {})
+        made = redactor_for(
+            Redactor(["first-one-1"], env={}), None, {"extra_headers": {"X-Api-Key": "second-one-2"}}
+        )
+        assert made.redact("first-one-1 second-one-2") == "[secret removed] [secret:X-Api-Key removed]"
+
+    def test_an_error_and_those_behind_it(self):
+        inner, outer = ValueError("key s3cret-value"), OSError(2, "s3cret-value")
+        outer.__cause__, inner.__cause__ = inner, outer
+        Redactor(["s3cret-value"], env={}).clean_error(outer)
+        assert "s3cret-value" not in f"{inner} {outer} {inner.args} {outer.args}"
+
+
+class TestShapes:
+    @pytest.mark.parametrize(
+        "secret",
+        [
+            "sk-" + LETTERS[:30],
+            "sk-ant-" + LETTERS[:30],
+            "ghp_" + LETTERS[:36],
+            "gho_" + LETTERS[:36],
+            "github_pat_" + LETTERS[:40],
+            "glpat-" + LETTERS[:20],
+            "xoxb-" + LETTERS[:20],
+            "AKIA" + "IOSFODNN7EXAMPLE",
+            "AIza" + LETTERS[:35],
+            "hf_" + LETTERS[:34],
+            "npm_" + LETTERS[:36],
+            "pypi-" + LETTERS + LETTERS,
+            "SG." + LETTERS[:22] + "." + LETTERS,
+            "rk_live_" + LETTERS[:24],
+            "eyJ" + LETTERS + ".eyJ" + LETTERS + "." + LETTERS,
+            "-----BEGIN RSA PRIVATE KEY-----\n"
+            + LETTERS
+            + "\n"
+            + LETTERS
+            + "==\n-----END RSA PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\\n" + LETTERS,
+        ],
+    )
+    def test_keys_with_a_shape(self, secret):
+        assert Redactor(env={}).redact(f'a "{secret}" b') == 'a "[secret removed]" b'
+
+    @pytest.mark.parametrize(
+        ("text", "secret"),
+        [
+            ("Authorization: Bearer abc.def-123", "abc.def-123"),
+            ("{'authorization': 'Basic dXNlcjpwYXNz1'}", "dXNlcjpwYXNz1"),
+            ("curl -H 'bearer aB3dE5fG7hI9jK1lM2'", "aB3dE5fG7hI9jK1lM2"),
+            ('"api_key": "aB3dE5fG7hI9jK1l"', "aB3dE5fG7hI9jK1l"),
+            ("DB_PASSWORD_MAIN=aB3dE5fG7hI9jK1l\n", "aB3dE5fG7hI9jK1l"),
+            ("client-secret := aB3dE5fG7hI9jK1l", "aB3dE5fG7hI9jK1l"),
+            ("https://user:hunter2@git.example/x", "hunter2"),
+        ],
+    )
+    def test_keys_in_their_place(self, text, secret):
+        assert Redactor(env={}).redact(text) == text.replace(secret, "[secret removed]")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "task-force-of-the-many-and-the-few-in-one",
+            "password = get_password_from_the_vault()",
+            "token: ${TOKEN_FROM_THE_ENVIRONMENT_1}",
+            "max_tokens: 1234567890123456789",
+            '"next_page_token": "aB3dE5fG7hI9jK1l"',
+            "see https://h.example:8080/a@b and mail a@b.example",
+            "-----BEGIN PUBLIC KEY----- abc",
+            "sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "the secret of good tea; bearer of good news",
+        ],
+    )
+    def test_ordinary_text_stays(self, text):
+        assert Redactor(env={}).redact(text) == text
+
+    @given(st.text())
+    def test_nothing_raises(self, text):
+        redactor = Redactor([VALUE, "token=password"], env={})
+        assert isinstance(redactor.redact(text), str)
+
+
+SECRETS = ["abcdefgh", "abcdefghij", "ghijklmnop", "aaaaaaaab", "\u00e9clairs!"]
+PIECES = st.lists(
+    st.sampled_from([*SECRETS, *"abcdefgh", "abcd", "gh", "ijkl", "mnop", "\u00e9clairs", "!", " "])
+)
+
+
+class TestStreams:
+    @given(PIECES, st.lists(st.integers(1, 12), min_size=1))
+    def test_pieces_give_what_the_whole_gives(self, pieces, sizes):
+        text, redactor = "".join(pieces), Redactor(SECRETS, env={}, shapes=False)
+        stream, shown, at, turn = redactor.stream(), "", 0, 0
+        while at < len(text):
+            size = sizes[turn % len(sizes)]
+            shown += stream.feed(text[at : at + size])
+            assert not any(secret in shown for secret in SECRETS)
+            at, turn = at + size, turn + 1
+        shown += stream.flush()
+        assert shown == redactor.redact_known(text)
+        assert not any(secret in shown for secret in SECRETS)
+
+    def test_nothing_is_held_back_for_nothing(self):
+        stream = Redactor(["s3cret-value"], env={}).stream()
+        assert [stream.feed(each) for each in ("Hello ", "the s3c", "ond", " s3cret", "-value.")] == [
+            "Hello ",
+            "the ",
+            "s3cond",
+            " ",
+            "[secret removed].",
+        ]
+
+
+def test_addresses_as_they_are_shown():
+    assert shown_url("http://u:p@h:1/v1?api_key=x&a=b#c") == "http://h:1/v1?api_key=...&a=b#c"
+    assert shown_url("no address") == "no address"
