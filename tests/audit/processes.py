@@ -21,4 +21,4 @@ def python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(code: str, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(**command(code, *words), stdout=subprocess.PIPE)
+    return subprocess.Popen(**command(code, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -17,7 +17,7 @@ from pure_agent_loop.sessions.disk import sync_folder
 from pure_agent_loop.sessions.lock import OPEN_FLAGS, try_lock
 
 LOCK = "lock"
-LOCK_SECONDS = 10.0
+LOCK_SECONDS = 30.0  # a busy machine is no reason to end a run
 _FILE = re.compile(r"audit-(\d{6})\.jsonl")
 _FIRST_WAIT, _LONGEST_WAIT = 0.0002, 0.005
 
