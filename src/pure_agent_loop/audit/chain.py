@@ -56,10 +56,14 @@ class Chain:
         self._now = now
 
     def append(self, fields: Fields) -> int:
-        """Append a line and return its number.
+        """Append a line and return its number; see `append_all`."""
+        return self.append_all([fields])
+
+    def append_all(self, records: Sequence[Fields]) -> int:
+        """Append lines, all or none, and return the number of the last.
 
         Args:
-            fields: Plain JSON; number, time and the links of the chain are added.
+            records: Plain JSON; number, time and the links of the chain are added.
 
         Raises:
             AuditError: It cannot be written.
@@ -67,11 +71,11 @@ class Chain:
         try:
             make_folder(self.folder)
             with locked(self.folder):
-                return self._append(fields)
+                return self._append(records)
         except OSError as error:
             raise AuditError(error.filename or self.folder, error.strerror or error, _FIX) from error
 
-    def _append(self, fields: Fields) -> int:
+    def _append(self, records: Sequence[Fields]) -> int:
         head, marks = self._standing()
         head, found = self._caught_up(head)
         if head.size >= self._max_bytes and not found and not marks:
@@ -81,7 +85,9 @@ class Chain:
         handle = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             before = os.fstat(handle).st_size
-            data, moved = self._sealed(head, [*marks, *found, fields], self._missing_newline(handle, before))
+            data, moved = self._sealed(
+                head, [*marks, *found, *records], self._missing_newline(handle, before)
+            )
             moved = replace(moved, size=before + len(data))
             self._write(handle, data, before)
             try:
@@ -186,7 +192,8 @@ class Chain:
         with contextlib.suppress(BrokenChain):
             for line in io.BytesIO(data):
                 position += len(line)
-                if walk.step(line) is not None:
+                # One that lacks nothing but its newline is whole as soon as that is put behind it.
+                if walk.step(line if line.endswith(b"\n") else line + b"\n") is not None:
                     good = position
         head = replace(head, count=walk.count, last=walk.last, size=head.size + good)
         return head, [_about(data[good:])] if data[good:] else []
