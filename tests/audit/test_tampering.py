@@ -198,7 +198,7 @@ def test_the_writer_goes_on_after_damage_and_does_not_hide_it(tmp_path):
             assert path.read_bytes().count(b'"kind":"head"') <= 1, harm
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_garbage_raises_nothing(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("log")

@@ -187,7 +187,7 @@ for _ in range(3):
 @posix_only
 def test_a_disk_that_takes_no_more(tmp_path):
     done = python(FULL, str(tmp_path / "log"))
-    assert done.stdout.count("audit-000001.jsonl: File too large. Make room") == 3, done.stderr
+    assert done.stdout.count("log: File too large. Make room") == 3, done.stderr
     found = verify(tmp_path / "log", key="")
     assert (found.ok, found.lines, found.notes) == (True, 6, ())
     fill(tmp_path / "log", 1)
