@@ -34,10 +34,11 @@ LAYERS = [
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent_checks agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
-    ("batteries", "toolbox testing evaluation doctor"),
+    ("batteries", "audit toolbox testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
+    "audit",
     "compaction",
     "local",
     "toolbox",

@@ -7,6 +7,7 @@ PureAgentLoopError
 ├── ToolExecutionError     a tool
 ├── LimitExceededError     a limit; used only where a caller asks to have it raised
 ├── HistoryError           a message history that cannot be repaired (also a ValueError)
+├── AuditError             the audit log cannot be written; the call it was for is not made
 └── SessionError           a session cannot be used
     ├── SessionNotFoundError   there is none of that name (also a LookupError)
     ├── SessionLockedError     another writer has it open; says who
@@ -186,3 +187,19 @@ class SessionWriteError(SessionError):
         self.path = str(path)
         self.reason = str(reason)
         super().__init__(f"Cannot write to {self.path}: {self.reason}")
+
+
+class AuditError(PureAgentLoopError):
+    """The audit log cannot be written or read. What was written before is whole.
+
+    Args:
+        path: The file or folder.
+        reason: What is wrong.
+        fix: What to do about it.
+    """
+
+    def __init__(self, path: object, reason: object, fix: str) -> None:
+        self.path = str(path)
+        self.reason = str(reason)
+        self.fix = fix
+        super().__init__(f"Audit log {self.path}: {self.reason}. {fix}")

@@ -26,7 +26,8 @@ if sys.platform == "win32":
 
     _FAR = 1 << 30  # a locked byte cannot be read by others, and who holds it must be readable
 
-    def _try_lock(handle: int) -> bool:
+    def try_lock(handle: int) -> bool:
+        """Lock an open file for this process alone; False if another has it."""
         os.lseek(handle, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -37,7 +38,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(handle: int) -> bool:
+    def try_lock(handle: int) -> bool:
+        """Lock an open file for this opening of it alone; False if another has it."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,7 +104,7 @@ def take_lock(path: Path, session_id: str) -> SessionLock:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
         try:
-            if not _try_lock(handle):
+            if not try_lock(handle):
                 raise _locked(session_id, handle)  # noqa: TRY301 - the handle is closed in one place
             if _is_same(handle, path):
                 _write_holder(handle)

@@ -1,0 +1,244 @@
+"""The tool conversation history: what was called, by whom, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.audit.folder import default_folder, files_in, open_file
+from pure_agent_loop.audit.log import AuditLog
+from pure_agent_loop.errors import AuditError, ConfigError
+
+STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
+_RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallEntry:
+    """One call and its result.
+
+    Args:
+        number: The number of its line in the log.
+        time: When it was about to be made, in seconds since the epoch.
+        session: The session; empty for none.
+        tool: The tool.
+        args: The arguments, redacted and cut; almost always an object.
+        status: ``ok``, ``error``, ``denied``, ``stopped`` (cancelled or out of time), or ``unfinished``: no
+            result was written, because the call is at work or its process was killed.
+        user_message: What the run was asked, cut.
+        result: The kept part of the result, redacted; None if results are not kept or there is none.
+        result_sha256: SHA-256 of the whole result.
+        result_length: Its length in characters.
+        seconds: How long it took; None if it is not known.
+        verdict: ``allow`` or ``deny``.
+        reason: Why.
+        user: Who ran the agent.
+        host: On which machine.
+        pid: In which process.
+        agent: The agent's name.
+        step: The step of the run.
+        call_id: The call's id in the session.
+        notes: What else was noted.
+    """
+
+    number: int
+    time: float
+    session: str
+    tool: str
+    args: Any
+    status: str
+    user_message: str = ""
+    result: str | None = None
+    result_sha256: str = ""
+    result_length: int | None = None
+    seconds: float | None = None
+    verdict: str = ""
+    reason: str = ""
+    user: str = ""
+    host: str = ""
+    pid: int = 0
+    agent: str = ""
+    step: int = 0
+    call_id: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+
+def history(
+    log: AuditLog | str | os.PathLike[str] | None = None,
+    *,
+    session: str | None = None,
+    tool: str | None = None,
+    since: float | datetime | None = None,
+    until: float | datetime | None = None,
+    status: str | None = None,
+    text: str | None = None,
+    limit: int | None = None,
+) -> list[ToolCallEntry]:
+    """The calls that fit, in the order in which they were begun. It reads; `verify` is what checks.
+
+    Args:
+        log: The log, its folder, or one of its files; None takes the default log.
+        session: Only this session.
+        tool: Only this tool.
+        since: Only calls begun at this time or later: seconds since the epoch, or a datetime.
+        until: Only calls begun before this time.
+        status: Only calls that ended so.
+        text: Only calls with this in their arguments, task, reason or result; case does not matter.
+        limit: Only the newest so many.
+
+    Raises:
+        ConfigError: There is no such status, or the limit is below 1.
+        AuditError: A file cannot be read.
+    """
+    if status is not None and status not in STATUSES:
+        raise ConfigError(f"status: {status!r} is none of {', '.join(STATUSES)}")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit: {limit} is not a whole number above 0")
+    path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
+    wanted = _Wanted(session, tool, _seconds(since), _seconds(until), status, text and text.casefold())
+    found: list[ToolCallEntry] = []
+    for entry in _newest_first(path, wanted):
+        found.append(entry)
+        if limit is not None and len(found) >= limit:
+            break
+    return found[::-1]
+
+
+def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
+    """The call whose line, or whose result's line, has that number; None if there is none.
+
+    Raises:
+        AuditError: A file cannot be read.
+    """
+    path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
+    for entry, result in _joined(path, _Wanted()):
+        if number in (entry.number, result):
+            return entry
+    return None
+
+
+def _seconds(moment: float | datetime | None) -> float | None:
+    return moment.timestamp() if isinstance(moment, datetime) else moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    session: str | None = None
+    tool: str | None = None
+    since: float | None = None
+    until: float | None = None
+    status: str | None = None
+    text: str | None = None
+
+    def marks(self) -> list[bytes]:
+        """What stands in every line that fits, call or result: most others need not be parsed."""
+        given = {"session": self.session, "tool": self.tool}
+        return [f'"{name}":{_quoted(value)}'.encode() for name, value in given.items() if value is not None]
+
+    def fits(self, entry: ToolCallEntry) -> bool:
+        return (
+            self.session in (None, entry.session)
+            and self.tool in (None, entry.tool)
+            and self.status in (None, entry.status)
+            and (self.since is None or entry.time >= self.since)
+            and (self.until is None or entry.time < self.until)
+            and (self.text is None or self.text in _all_text(entry))
+        )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text).replace("\x7f", "\\u007f")
+
+
+def _all_text(entry: ToolCallEntry) -> str:
+    args = json.dumps(entry.args, ensure_ascii=False)
+    return "\n".join((args, entry.user_message, entry.reason, entry.result or "")).casefold()
+
+
+def _newest_first(path: Path, wanted: _Wanted) -> Iterator[ToolCallEntry]:
+    return (entry for entry, _ in _joined(path, wanted) if wanted.fits(entry))
+
+
+def _joined(path: Path, wanted: _Wanted) -> Iterator[tuple[ToolCallEntry, int]]:
+    """Calls with the number of their result's line, or 0. Backwards, a result comes before its call."""
+    results: dict[int, bytes] = {}
+    marks = wanted.marks()
+    for line in _lines_backwards(path):
+        if any(mark not in line for mark in marks):
+            continue
+        if b'"kind":"result"' in line[:80]:
+            match = _RESULT.match(line)
+            if match is not None:
+                results[int(match[1])] = line
+            continue
+        fields = _parse(line)
+        if fields is None or fields.get("kind") != "call":
+            continue
+        result = _parse(results.pop(fields["n"], b"")) or {}
+        yield _entry(fields, result), result.get("n", 0)
+
+
+def _lines_backwards(path: Path) -> Iterator[bytes]:
+    try:
+        files = [path] if path.is_file() else [each for _, each in files_in(path)]
+        for each in reversed(files):
+            with os.fdopen(open_file(each, os.O_RDONLY), "rb") as file:
+                lines = file.read().split(b"\n")
+            while lines:
+                yield lines.pop()
+    except OSError as error:
+        fix = "Make it readable for this user, or name another log"
+        raise AuditError(error.filename or path, error.strerror or error, fix) from error
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """A line that can be used; what is damaged is for `verify` to tell."""
+    if not line:
+        return None
+    try:
+        fields = json.loads(line)
+        usable = (
+            isinstance(fields, dict)
+            and type(fields["n"]) is int
+            and type(fields["time"]) in (int, float)
+            and isinstance(fields["tool"], str)
+            and isinstance(fields["session"], str)
+        )
+    except (ValueError, KeyError, RecursionError):
+        return None
+    return fields if usable else None
+
+
+def _entry(call: dict[str, Any], result: dict[str, Any]) -> ToolCallEntry:
+    return ToolCallEntry(
+        number=call["n"],
+        time=call["time"],
+        session=call["session"],
+        tool=call["tool"],
+        args=call.get("args"),
+        status=str(result.get("status", "unfinished")),
+        user_message=str(call.get("task", "")),
+        result=result.get("result"),
+        result_sha256=str(result.get("result_sha256", "")),
+        result_length=result.get("result_length"),
+        seconds=result.get("seconds"),
+        verdict=str(call.get("verdict", "")),
+        reason=str(call.get("reason", "")),
+        user=str(call.get("user", "")),
+        host=str(call.get("host", "")),
+        pid=call.get("pid", 0),
+        agent=str(call.get("agent", "")),
+        step=call.get("step", 0),
+        call_id=str(call.get("call", "")),
+        notes=call["notes"] if isinstance(call.get("notes"), dict) else {"notes": call.get("notes")},
+    )

@@ -1,0 +1,115 @@
+"""``pal audit``, end to end: real processes, a real log in a temporary folder."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.observers import CallRecord
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028forged"
+
+
+@pytest.fixture
+def log(pal):
+    log = AuditLog(f"{pal.env['PURE_AGENT_LOOP_HOME']}/audit", key="", user="ada")
+    for tool, status, session in (
+        ("read", "ok", "trip"),
+        ("write", "error", "trip"),
+        (HOSTILE, "denied", ""),
+    ):
+        record = CallRecord(tool, {"path": HOSTILE}, "allow", session_id=session, task=HOSTILE, call_id="c1")
+        log.begin(record)
+        log.end(record, f"{status} {HOSTILE}", status, 0.5)
+    return log
+
+
+def test_where_there_is_no_log_yet(pal):
+    assert "audit" in pal("audit", "path").stdout
+    listed = pal("audit", "list")
+    assert (listed.returncode, listed.stdout) == (0, "")
+    assert "there is no audit log yet" in listed.stderr
+    checked = pal("audit", "verify")
+    assert checked.returncode == 1
+    assert "there is no audit log yet" in checked.stderr
+    assert pal("audit", "list", "--file", "nowhere").returncode == 2
+
+
+def test_the_calls_are_listed_and_chosen(pal, log):
+    done = pal("audit", "list", TZ="UTC")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[::2]] == ["1", "3", "5"]
+    assert "+0000" in done.stdout
+    assert "0.500 s" in done.stdout
+    assert not set("\x1b\r\x07\u202e\u2028") & set(done.stdout)
+
+    def chosen(*words):
+        return [
+            entry["number"] for entry in json.loads(pal("audit", "list", "--json", *words).stdout)["calls"]
+        ]
+
+    assert chosen() == [1, 3, 5]
+    assert chosen("--session", "trip") == [1, 3]
+    assert chosen("--tool", "write") == [3]
+    assert chosen("--status", "denied") == [5]
+    assert chosen("--since", "2h") == [1, 3, 5]
+    assert chosen("--until", "2h") == []
+    assert chosen("--until", "2001-01-31", "--since", "2000-01-31T10:00") == []
+    assert chosen("--limit", "1") == [5]
+    assert chosen("--text", "ERROR") == [3]
+    assert "no call fits" in pal("audit", "list", "--tool", "x").stderr
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--since", "soon"], ["--limit", "0"], ["--status", "x"], ["--since", "9999999d"]]
+)
+def test_wrong_words(pal, wrong):
+    assert pal("audit", "list", *wrong).returncode == 2
+
+
+def test_one_call_is_shown(pal, log):
+    done = pal("audit", "show", "4")
+    assert done.returncode == 0, done.stderr
+    for words in ("write", "error", "ada", "trip", "0.500 s", "call       3 (c1)"):
+        assert words in done.stdout
+    assert not set("\x1b\r\x07\u202e\u2028") & set(done.stdout)
+    assert json.loads(pal("audit", "show", "3", "--json").stdout)["call"]["tool"] == "write"
+    assert pal("audit", "show", "99").returncode == 2
+
+
+def test_a_log_is_checked(pal, log):
+    done = pal("audit", "verify")
+    assert done.returncode == 0
+    assert "whole: 6 lines" in done.stdout
+    noted = done.stdout.split()[-1]
+    assert pal("audit", "verify", "--contains", noted).returncode == 0
+    assert pal("audit", "verify", "--contains", "0" * 63 + "1").returncode == 1
+    path = log.path / "audit-000001.jsonl"
+    assert pal("audit", "verify", "--file", str(path)).returncode == 0
+    path.write_bytes(path.read_bytes().replace(b'"write"', b'"wrote"', 1))
+    done = pal("audit", "verify")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "audit-000001.jsonl, line 3: its hash does not fit" in done.stderr
+    found = json.loads(pal("audit", "verify", "--json").stdout)
+    assert (found["ok"], found["first_problem"]["line"], found["lines"]) == (False, 3, 2)
+
+
+def test_a_key_is_taken_from_the_environment(pal, log):
+    done = pal("audit", "verify", PURE_AGENT_LOOP_AUDIT_KEY="k" * 32)
+    assert done.returncode == 1
+    assert "without a key" in done.stderr
+    assert pal("audit", "verify", PURE_AGENT_LOOP_AUDIT_KEY="short").returncode == 2
+
+
+def test_local_dates_are_read_in_the_local_zone(pal, tmp_path):
+    moment = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
+    log = AuditLog(f"{pal.env['PURE_AGENT_LOOP_HOME']}/audit", key="", now=lambda: moment)
+    log.begin(CallRecord("act", {}, "allow"))
+    for words, count in (
+        (["--since", "2026-01-31", "--until", "2026-02-01"], 1),
+        (["--since", "2026-01-31T13:00"], 0),
+    ):
+        assert len(json.loads(pal("audit", "list", "--json", *words).stdout)["calls"]) == count
