@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox.workspace import WorkspaceError
+from pure_agent_loop.toolbox.complaints import WorkspaceError
 
 # What other programs run or obey: git's hooks and settings, ours, the shells'.
 PROTECTED = (

@@ -18,7 +18,7 @@ from pure_agent_loop.toolbox.launch import Limits
 from pure_agent_loop.toolbox.process import Finished, run_process
 from pure_agent_loop.toolbox.protect import PROTECTED
 from pure_agent_loop.toolbox.sandbox import best_sandbox
-from pure_agent_loop.toolbox.workspace import WorkspaceError
+from pure_agent_loop.toolbox.complaints import WorkspaceError
 
 MAX_TIMEOUT = 3_600.0
 # What the tool may take above the command's own time to end what the command began.
