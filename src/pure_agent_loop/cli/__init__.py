@@ -65,6 +65,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.replay import replay
 
         return replay(options, output)
+    if options.command == "undo":
+        from pure_agent_loop.cli.undo import undo
+
+        return undo(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

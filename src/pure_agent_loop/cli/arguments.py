@@ -11,6 +11,7 @@ from typing import NoReturn
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
+from pure_agent_loop.cli.undo import add_undo
 from pure_agent_loop.evaluation import command as evaluation
 from pure_agent_loop.terminal import safe_text
 
@@ -83,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     add_sessions(commands)
     add_replay(commands)
+    add_undo(commands)
     return parser
 
 
