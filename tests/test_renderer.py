@@ -24,6 +24,7 @@ EVERY_EVENT = [
     Event.thought(1, "I will look."),
     Event.action(1, "list_dir", {"path": "."}),
     Event.observation(1, "list_dir", "a.txt\nb.txt", 0.2),
+    Event.file_change(1, {"path": "a.txt", "kind": "modified", "diff": "", "added": 0, "removed": 0}),
     Event.step_end(1, {"total_tokens": 3}),
     Event.soft_limit(2, "step_limit", "check"),
     Event.notice(2, "history repaired"),

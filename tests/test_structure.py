@@ -34,7 +34,7 @@ LAYERS = [
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent_checks agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
-    ("batteries", "audit toolbox testing evaluation doctor"),
+    ("batteries", "toolbox snapshots audit testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
@@ -46,6 +46,7 @@ WHOLE_PACKAGES = {
     "evaluation",
     "doctor",
     "sessions",
+    "snapshots",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

@@ -37,7 +37,7 @@ _WHOLE = {
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text and what it is: ``label``, ``name``, ``dim``, ``error``, ``warning`` or nothing."""
+    """A stretch of text and what it is: ``label``, ``name``, ``dim``, ``error``, ``added`` ... or nothing."""
 
     text: str
     role: str = ""
@@ -237,6 +237,21 @@ class Renderer:
         )
         return [Segment(line, "dim")]
 
+    def _file_change(self, event: Event) -> list[Segment]:
+        data = event.data
+        mark = {"created": "+ ", "deleted": "- "}.get(str(data.get("kind")), "~ ")
+        counts = f" +{_number(data.get('added')):.0f} -{_number(data.get('removed')):.0f}"
+        what = " (not text)" if data.get("is_binary") else counts
+        name = one_line(str(data.get("path", "")))
+        head = [Segment(mark, "label"), Segment(name, "name"), Segment(what, "dim")]
+        lines = safe_text(str(data.get("diff") or "")).rstrip("\n").split("\n")
+        # The names stand in the head already.
+        lines = [line for line in lines if not line.startswith(("--- a/", "+++ b/"))]
+        diff = excerpt("\n".join(lines), self.max_lines)
+        roles = {"+": "added", "-": "removed", "@": "label"}
+        shown = diff.split("\n") if diff else []
+        return head + [Segment(f"\n   {line}", roles.get(line[:1], "dim")) for line in shown]
+
     def _loop_end(self, event: Event) -> list[Segment]:
         return [Segment("== ", "label"), Segment(str(event.data.get("stop_reason", "")), "name")]
 
@@ -255,6 +270,7 @@ _TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
     EventType.NOTICE: Renderer._notice,
     EventType.PERMISSION: Renderer._permission,
     EventType.COMPACTION: Renderer._compaction,
+    EventType.FILE_CHANGE: Renderer._file_change,
     EventType.LOOP_END: Renderer._loop_end,
 }
 
@@ -300,6 +316,8 @@ class RichRenderer(Renderer):
         "dim": "dim",
         "error": "red",
         "warning": "yellow",
+        "added": "green",
+        "removed": "red",
     }
 
     def __init__(self, *, stream: bool = False, max_lines: int = 12, color_system: str = "standard") -> None:

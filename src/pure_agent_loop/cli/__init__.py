@@ -69,6 +69,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.audit import audit
 
         return audit(options, output)
+    if options.command == "undo":
+        from pure_agent_loop.cli.undo import undo
+
+        return undo(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

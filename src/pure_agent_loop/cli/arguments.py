@@ -12,6 +12,7 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.audit_arguments import add_audit
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
+from pure_agent_loop.cli.undo import add_undo
 from pure_agent_loop.evaluation import command as evaluation
 from pure_agent_loop.terminal import safe_text
 
@@ -85,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_sessions(commands)
     add_replay(commands)
     add_audit(commands)
+    add_undo(commands)
     return parser
 
 

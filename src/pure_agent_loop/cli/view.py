@@ -121,7 +121,7 @@ class Progress:
         if text and self._below_results and event.type in _WORDS:
             self._output.progress("\n")  # what the model says next stands apart from the results above
         if text:
-            self._below_results = event.type is EventType.OBSERVATION
+            self._below_results = event.type in (EventType.OBSERVATION, EventType.FILE_CHANGE)
         self._output.progress(text)
 
 

@@ -1,0 +1,8 @@
+"""What tools changed in a workspace, step by step, and taking it back."""
+
+from __future__ import annotations
+
+from pure_agent_loop.snapshots.values import Conflict, SnapshotError, StepInfo, UndoReport
+from pure_agent_loop.snapshots.workspace import WorkspaceSnapshots
+
+__all__ = ["Conflict", "SnapshotError", "StepInfo", "UndoReport", "WorkspaceSnapshots"]
