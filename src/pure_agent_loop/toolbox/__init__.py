@@ -7,9 +7,18 @@ import os
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.calculator import calculator
 from pure_agent_loop.toolbox.files import FileTools
+from pure_agent_loop.toolbox.shell_policy import ShellPolicy, Verdict
 from pure_agent_loop.toolbox.workspace import Workspace, WorkspaceError
 
-__all__ = ["FileTools", "Workspace", "WorkspaceError", "calculator", "starter_tools"]
+__all__ = [
+    "FileTools",
+    "ShellPolicy",
+    "Verdict",
+    "Workspace",
+    "WorkspaceError",
+    "calculator",
+    "starter_tools",
+]
 
 
 def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:
