@@ -10,13 +10,12 @@ from itertools import pairwise, product
 from pure_agent_loop.toolbox.shell_commands import (
     COMMANDS,
     ENVIRONMENT,
-    FIND_FILES,
-    FIND_TESTS,
     SHELLS,
     VERSIONS,
     WRAPPERS,
     Command,
 )
+from pure_agent_loop.toolbox.shell_find import FIND_FILES, FIND_TESTS
 from pure_agent_loop.toolbox.shell_options import Surroundings, objection, path_objection, value_objection
 from pure_agent_loop.toolbox.shell_readers import READERS
 from pure_agent_loop.toolbox.shell_syntax import Simple
