@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,14 @@ from tests.toolbox.sandbox_ground import SECRET, require_tools
 
 from pure_agent_loop import Agent
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
+from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.launch import Unconfined
 from pure_agent_loop.toolbox.protect import Protected
 from pure_agent_loop.toolbox.sandbox import best_sandbox
 from pure_agent_loop.toolbox.shell import Shell
-from pure_agent_loop.toolbox.workspace import WorkspaceError
+from pure_agent_loop.toolbox.shell_policy import ShellPolicy
 
 MODES = ["bubblewrap", "landlock", "none"]
 
@@ -27,20 +28,6 @@ MODES = ["bubblewrap", "landlock", "none"]
 @pytest.fixture(autouse=True)
 def _tools():
     require_tools()
-
-
-@dataclass
-class Verdict:
-    behavior: str
-    reason: str = ""
-
-
-class Always:
-    def __init__(self, behavior, reason=""):
-        self.verdict = Verdict(behavior, reason)
-
-    def judge(self, command):
-        return self.verdict
 
 
 def run(shell, command, timeout=None):
@@ -133,6 +120,11 @@ class TestTheEnvironment:
                 "PAGER",
                 "GIT_PAGER",
                 "GIT_TERMINAL_PROMPT",
+                "GIT_CONFIG_COUNT",
+                "GIT_CONFIG_KEY_0",
+                "GIT_CONFIG_VALUE_0",
+                "GIT_CONFIG_KEY_1",
+                "GIT_CONFIG_VALUE_1",
                 "HOME",
             ),
             *("GIT_OPTIONAL_LOCKS", "GIT_EDITOR", "DEBIAN_FRONTEND", "PIP_NO_INPUT", "TMPDIR", "PATH", "PWD"),
@@ -252,40 +244,75 @@ def test_what_is_readable_is_not_writable(tmp_path):
         assert (tmp_path / "more" / "file").read_text() == "shown"
 
 
+KNOWN, UNKNOWN, ASKED, DENIED = "ls", "make", "git push", "rm x"
+ATTENDED, ALONE = JudgeContext(attended=True), JudgeContext()
+
+
+def decided(shell, command, context):
+    found = shell.judge({"command": command}, context)
+    return None if found is None else found.behavior
+
+
 class TestWhoDecides:
-    @pytest.mark.parametrize("attended", [True, False])
-    @pytest.mark.parametrize("behavior", ["allow", "ask", "deny"])
-    def test_in_a_sandbox_the_policy(self, tmp_path, behavior, attended):
-        shell = Shell(tmp_path, policy=Always(behavior, "why"))
-        verdict = shell.judge({"command": "ls"}, attended)
-        assert verdict.behavior == behavior
-        assert verdict.message == ("" if behavior == "allow" else "why")
+    policy = ShellPolicy(ask=["git push *"], deny=["rm *"])
+
+    @pytest.mark.parametrize("context", [ATTENDED, ALONE])
+    @pytest.mark.parametrize(
+        ("command", "behavior"),
+        [(KNOWN, "allow"), (UNKNOWN, None), (ASKED, "ask"), (DENIED, "deny")],
+    )
+    def test_in_a_sandbox_what_is_unknown_is_left_to_the_mode(self, tmp_path, command, behavior, context):
+        assert decided(Shell(tmp_path, policy=self.policy), command, context) == behavior
 
     @pytest.mark.parametrize(
-        ("policy", "unsandboxed", "attended", "behavior"),
+        ("command", "unsandboxed", "context", "behavior"),
         [
-            ("allow", False, True, "ask"),
-            ("allow", False, False, "deny"),
-            ("ask", False, False, "deny"),
-            ("deny", False, True, "deny"),
-            ("allow", True, False, "allow"),
-            ("ask", True, False, "ask"),
-            ("deny", True, True, "deny"),
+            (KNOWN, False, ATTENDED, "ask"),
+            (KNOWN, False, ALONE, "deny"),
+            (UNKNOWN, False, ALONE, "deny"),
+            (DENIED, False, ATTENDED, "deny"),
+            (KNOWN, True, ALONE, "allow"),
+            (UNKNOWN, True, ALONE, "ask"),
+            (DENIED, True, ATTENDED, "deny"),
         ],
     )
-    def test_without_a_sandbox(self, tmp_path, policy, unsandboxed, attended, behavior):
-        shell = Shell(tmp_path, policy=Always(policy), sandbox="none", unsandboxed=unsandboxed)
-        verdict = shell.judge({"command": "ls"}, attended)
-        assert verdict.behavior == behavior
-        if (policy, behavior) != ("deny", "deny") and behavior == "deny":
-            assert "--unsandboxed-shell" in verdict.message
+    def test_without_a_sandbox(self, tmp_path, command, unsandboxed, context, behavior):
+        shell = Shell(tmp_path, policy=self.policy, sandbox="none", unsandboxed=unsandboxed)
+        assert decided(shell, command, context) == behavior
+        if command != DENIED and behavior == "deny":
+            assert "--unsandboxed-shell" in shell.judge({"command": command}, context).message
 
-    def test_without_a_policy_everything_is_asked(self, tmp_path):
-        assert Shell(tmp_path).judge({"command": "ls"}, True).behavior == "ask"
+    def test_rules_of_the_run_are_read_as_shell_rules(self, tmp_path):
+        shell = Shell(tmp_path)
+        rules = JudgeContext(attended=True, allow=("npm test",), ask=("git log *",), deny=("make *",))
+        assert decided(shell, "npm test", rules) == "allow"
+        assert decided(shell, "npm test; touch x", rules) is None
+        assert decided(shell, "git log", rules) == "ask"
+        assert decided(shell, "ls && make all", rules) == "deny"
+        with pytest.raises(ConfigError, match="allow"):
+            shell.judge({"command": "ls"}, JudgeContext(allow=("a; b",)))
+
+    @pytest.mark.parametrize("mode", ["ask", "auto", "bypass"])
+    def test_an_agent_asks_as_the_mode_says(self, tmp_path, mode):
+        script = [call("shell", command="ls"), call("shell", command="touch made"), "done"]
+        agent = Agent(llm=ScriptedLLM(script), tools=[Shell(tmp_path).tool()], permission_mode=mode)
+        result = agent.run("go")
+        assert (result.stop_reason == "waiting_permission") == (mode == "ask")
+        assert (tmp_path / "made").exists() == (mode != "ask")
+
+    @pytest.mark.parametrize("mode", ["ask", "auto"])
+    def test_nobody_there_and_no_sandbox_is_a_refusal(self, tmp_path, mode):
+        tools = [Shell(tmp_path, sandbox="none").tool()]
+        agent = Agent(
+            llm=ScriptedLLM([call("shell", command="ls"), "done"]), tools=tools, permission_mode=mode
+        )
+        result = agent.run("go")
+        assert result.stop_reason == "completed"
+        assert "--unsandboxed-shell" in result.messages[-2]["content"]
 
     @pytest.mark.parametrize("command", [None, 1, ["ls"]])
     def test_what_is_no_command(self, tmp_path, command):
-        assert Shell(tmp_path).judge({"command": command}, True).behavior == "deny"
+        assert Shell(tmp_path).judge({"command": command}, ATTENDED).behavior == "deny"
 
 
 class TestWhichSandbox:

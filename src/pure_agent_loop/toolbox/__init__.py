@@ -25,6 +25,7 @@ from pure_agent_loop.toolbox.workspace import HardLinks, Workspace
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.fetch import Fetch, FetchError
     from pure_agent_loop.toolbox.shell import Shell
+    from pure_agent_loop.toolbox.shell_policy import ShellPolicy, Verdict
 
 __all__ = [
     "PROTECTED",
@@ -35,8 +36,10 @@ __all__ = [
     "PictureTools",
     "SearchTools",
     "Shell",
+    "ShellPolicy",
     "TodoItem",
     "TodoList",
+    "Verdict",
     "Workspace",
     "WorkspaceError",
     "ask_user_tool",
@@ -46,7 +49,13 @@ __all__ = [
 ]
 
 # Not every program fetches or runs commands, and what these need takes time to load.
-_LATER = {"Fetch": "fetch", "FetchError": "fetch", "Shell": "shell"}
+_LATER = {
+    "Fetch": "fetch",
+    "FetchError": "fetch",
+    "Shell": "shell",
+    "ShellPolicy": "shell_policy",
+    "Verdict": "shell_policy",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,18 +7,20 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.permissions import ALLOWED, Permission
+from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.tool import Tool
+from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.environment import check_variables, clean_environment
 from pure_agent_loop.toolbox.launch import Limits
 from pure_agent_loop.toolbox.process import Finished, run_process
 from pure_agent_loop.toolbox.protect import PROTECTED
 from pure_agent_loop.toolbox.sandbox import best_sandbox
-from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.shell_policy import ShellPolicy
 
 MAX_TIMEOUT = 3_600.0
 # What the tool may take above the command's own time to end what the command began.
@@ -27,29 +29,12 @@ _SIGNALS = {134: "aborted", 135: "bus error", 136: "arithmetic error", 137: "kil
 _SIGNALS |= {143: "terminated", 152: "computing time used up", 153: "a file grew too large"}
 
 
-class Judged(Protocol):
-    """What a policy says about a command line: `behavior` is ``allow``, ``deny`` or ``ask``."""
-
-    @property
-    def behavior(self) -> str: ...  # noqa: D102
-    @property
-    def reason(self) -> str: ...  # noqa: D102
-
-
-class CommandPolicy(Protocol):
-    """Judges command lines."""
-
-    def judge(self, command: str) -> Judged:
-        """What is to be done with a command line."""
-        ...
-
-
 class Shell:
     """The tool ``shell`` for one folder.
 
     Args:
         workspace_root: The folder where commands start, and the only one they may change in a sandbox.
-        policy: Judges each command line; every one is asked about if None.
+        policy: Judges each command line; if None, one that knows harmless commands.
         sandbox: ``auto`` for the best there is, or ``bubblewrap``, ``landlock``, ``none``.
         network: Commands may use the network.
         unsandboxed: Where there is no sandbox, commands may run all the same, as the policy says.
@@ -69,7 +54,7 @@ class Shell:
         self,
         workspace_root: str | os.PathLike[str] = ".",
         *,
-        policy: CommandPolicy | None = None,
+        policy: ShellPolicy | None = None,
         sandbox: str = "auto",
         network: bool = False,
         unsandboxed: bool = False,
@@ -91,7 +76,8 @@ class Shell:
         if max_output < 1:
             raise ConfigError(f"max_output={max_output!r} must be a positive number of bytes.")
         self._root = root.resolve()
-        self._policy, self._unsandboxed, self._network = policy, unsandboxed, network
+        self._policy = policy or ShellPolicy(root=str(self._root))
+        self._unsandboxed, self._network = unsandboxed, network
         self._timeout, self._max_output = float(timeout), max_output
         self._env, self._path = check_variables(env or {}), tuple(path)
         self._limits = limits or Limits()
@@ -113,36 +99,44 @@ class Shell:
 
     def tool(self) -> Tool:
         """The tool, for ``Agent(tools=...)``."""
-        return Tool(self.shell, name="shell", timeout=MAX_TIMEOUT + _EXTRA_SECONDS)
+        return Tool(self.shell, name="shell", timeout=MAX_TIMEOUT + _EXTRA_SECONDS, judge=self.judge)
 
-    def judge(self, args: Mapping[str, Any], attended: bool) -> Permission:
-        """May this call be made?
+    def judge(self, args: Mapping[str, Any], context: JudgeContext) -> Permission | None:
+        """May this call be made? None leaves it to the mode: the sandbox holds the command back.
 
         Args:
             args: The arguments of the call.
-            attended: There is somebody who can be asked.
+            context: Who is there to be asked, and the user's rules, which are read as shell rules.
         """
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", "The argument 'command' must be a text.")
-        behavior, reason = self._policy_says(command)
-        if behavior == "deny":
-            return Permission("deny", reason or "The shell policy forbids it.")
+        verdict = self._with_rules(context).judge(command)
+        if verdict.behavior == "deny":
+            return Permission("deny", verdict.reason)
         if self.sandbox.name == "none" and not self._unsandboxed:
-            if attended:
+            if context.attended:
                 return Permission("ask", "there is no sandbox here: the command can do all that you can")
             return Permission(
                 "deny",
                 "There is no sandbox on this machine and nobody to ask, so commands are not run. The "
                 "operator can allow it with unsandboxed=True (--unsandboxed-shell). Use other tools.",
             )
-        return ALLOWED if behavior == "allow" else Permission("ask", reason or "the shell policy")
+        if verdict.behavior == "allow":
+            return ALLOWED
+        held = self.sandbox.name != "none" and not verdict.by_rule
+        return None if held else Permission("ask", verdict.reason)
 
-    def _policy_says(self, command: str) -> tuple[str, str]:
-        if self._policy is None:
-            return "ask", "there is no shell policy"
-        verdict = self._policy.judge(command)
-        return verdict.behavior, verdict.reason
+    def _with_rules(self, context: JudgeContext) -> ShellPolicy:
+        policy = self._policy
+        if not (context.allow or context.ask or context.deny):
+            return policy
+        return replace(
+            policy,
+            allow=(*policy.allow, *context.allow),
+            ask=(*policy.ask, *context.ask),
+            deny=(*policy.deny, *context.deny),
+        )
 
     async def shell(self, command: str, timeout: float | None = None) -> str:
         """Run a command line with bash and return what it printed, and its exit code.

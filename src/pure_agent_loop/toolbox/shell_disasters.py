@@ -1,0 +1,60 @@
+"""The short list of what is refused without any rule: commands that nobody wants an agent to run by
+mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pure_agent_loop.toolbox.shell_syntax import Line
+from pure_agent_loop.toolbox.shell_words import Word
+from pure_agent_loop.toolbox.shell_wrappers import base_name
+
+_WHOLE = re.compile(
+    r"(/+\.?\*?|/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|Users|System)/*\*?"
+    r"|~/*\*?|\$HOME/*\*?)"
+)
+_DEVICE = re.compile(r"(of=)?/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|mem|kmem|port).*")
+_STOPS = frozenset({"shutdown", "reboot", "halt", "poweroff"})
+_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?(?<![\w:.])\1\s*\|\s*\1(?![\w:.])[^}]*\}")
+
+
+def disaster(words: Sequence[Word]) -> str | None:
+    """Why a command is refused whatever the rules say; None if it is not."""
+    name, texts = base_name(words[0]), [word.text for word in words[1:]]
+    if name in _STOPS or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
+        return "stops the machine"
+    if name == "systemctl" and set(texts) & (_STOPS | {"kexec"}):
+        return "stops the machine"
+    if re.fullmatch(r"mkfs(\..*)?|mke2fs|wipefs|blkdiscard|mkswap", name):
+        return "makes a file system over what is there"
+    if name in ("dd", "shred", "tee", "cp", "fdisk", "parted", "sgdisk") and any(
+        map(_DEVICE.fullmatch, texts)
+    ):
+        return "writes over a device"
+    if name == "kill" and "-1" in texts[1:]:
+        return "ends every process"
+    return _whole_tree(name, texts)
+
+
+def _whole_tree(name: str, texts: Sequence[str]) -> str | None:
+    recursive = any(re.match(r"-[A-Za-z]*[rR]|--recursive|--no-preserve-root", text) for text in texts)
+    whole = any(map(_WHOLE.fullmatch, texts))
+    if name == "rm" and whole and recursive:
+        return "removes a whole system or home"
+    if name in ("chmod", "chown", "chgrp") and whole and recursive:
+        return "changes the rights of a whole system or home"
+    if name == "find" and texts and _WHOLE.fullmatch(texts[0]) and "-delete" in texts:
+        return "removes a whole system or home"
+    if name == "mv" and whole and len(texts) > 1 and any(map(_WHOLE.fullmatch, texts[:-1])):
+        return "moves a whole system or home"
+    return None
+
+
+def disaster_of_line(text: str, line: Line) -> str | None:
+    """Why a line is refused for something that is no simple command: a fork bomb, a device written over."""
+    if len(text) < 1000 and _BOMB.search(text):
+        return "a fork bomb"
+    if any(">" in each.operator and _DEVICE.fullmatch(each.target.text) for each in line.redirects):
+        return "writes over a device"
+    return None

@@ -1,0 +1,88 @@
+"""The predicates of find that only look."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIND_TESTS: Final[dict[str, int]] = {
+    **dict.fromkeys(
+        [
+            "(",
+            ")",
+            "!",
+            ",",
+            "-not",
+            "-a",
+            "-and",
+            "-o",
+            "-or",
+            "-true",
+            "-false",
+            "-empty",
+            "-print",
+            "-print0",
+            "-ls",
+            "-prune",
+            "-quit",
+            "-depth",
+            "-xdev",
+            "-mount",
+            "-follow",
+            "-noleaf",
+            "-daystart",
+            "-nouser",
+            "-nogroup",
+            "-readable",
+            "-writable",
+            "-executable",
+            "-H",
+            "-L",
+            "-P",
+        ],
+        0,
+    ),
+    **dict.fromkeys(
+        [
+            "-name",
+            "-iname",
+            "-path",
+            "-ipath",
+            "-wholename",
+            "-iwholename",
+            "-regex",
+            "-iregex",
+            "-lname",
+            "-ilname",
+            "-type",
+            "-xtype",
+            "-size",
+            "-mtime",
+            "-mmin",
+            "-atime",
+            "-amin",
+            "-ctime",
+            "-cmin",
+            "-perm",
+            "-user",
+            "-group",
+            "-uid",
+            "-gid",
+            "-links",
+            "-inum",
+            "-maxdepth",
+            "-mindepth",
+            "-regextype",
+            "-newermt",
+            "-newerct",
+            "-newerat",
+            "-used",
+            "-fstype",
+            "-printf",
+        ],
+        1,
+    ),
+}
+"""find's predicates that only look, and how many words each takes."""
+
+FIND_FILES: Final = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+"""find's predicates that take the path of a file."""
