@@ -1,6 +1,6 @@
-"""Questions for the long list of tools (``python -m benchmarks.local_tools --tools full``), and tools for them.
+"""Tasks for the long list of tools (``benchmarks.local_tools --tools full``), and stand-ins for the tools.
 
-The questions were written before anything was tuned for them, the held-out ones on the same day by the same
+The tasks were written before anything was tuned for them, the held-out ones on the same day by the same
 person. The tools have the names, arguments and descriptions of a file toolset; those that would leave the
 folder (shell, fetch) or need a person only say what they were asked, so that a measure changes nothing.
 """
@@ -163,7 +163,7 @@ def full_tools(root: Path) -> list[Tool]:
 def _changing(root: Path) -> list[Tool]:
     @tool
     def write_file(path: str, content: str) -> str:
-        """Create a text file, or replace a whole one. Missing folders are made. To change a part use edit_file.
+        """Create a text file, or replace a whole one. To change a part use edit_file.
 
         Args:
             path: The file, relative to the workspace, for example "docs/guide.md".

@@ -1,7 +1,7 @@
 """How often the embedded model does the right thing with the three starter tools.
 
     python -m benchmarks.local_tools [--model NAME_OR_PATH] [--set first|held-out|both] [--way ours] [--show]
-    python -m benchmarks.local_tools --tools full --set both --way ours   # the long list of tools, and tasks for it
+    python -m benchmarks.local_tools --tools full --set both --way ours   # the long list, and tasks
 
 Two sets of 35 questions: 25 that need a tool, 10 that need none. The first set was written before anything
 was tuned; the held-out set was written on the same day and run only when everything was settled.
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.full_tools import TASKS, Task, full_tools, make_workspace, right_arguments, right_tools
+
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient

@@ -50,11 +50,13 @@ class Turn:
         question: What the user asked last; notices of the loop are not questions.
         results: The results that came after it.
         answered: True if the assistant has already written something after it.
+        before: The arguments of the calls before it, the last ones last.
     """
 
     question: str
     results: tuple[Result, ...]
     answered: bool
+    before: tuple[Mapping[str, Any], ...] = ()
 
 
 def read_turn(messages: Sequence[Message]) -> Turn:
@@ -70,7 +72,8 @@ def read_turn(messages: Sequence[Message]) -> Turn:
         elif message.get("role") == "tool":
             name, arguments = calls.get(str(message.get("tool_call_id")), ("tool", {}))
             results.append(Result(name, arguments, text_of(message)))
-    return Turn(question, tuple(results), answered)
+    before = [arguments for m in messages[: max(start, 0)] for _, arguments in _calls(m).values()]
+    return Turn(question, tuple(results), answered, tuple(before))
 
 
 def _is_question(message: Message) -> bool:
