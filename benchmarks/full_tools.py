@@ -157,7 +157,12 @@ def make_workspace(folder: Path) -> None:
 
 def full_tools(root: Path) -> list[Tool]:
     """The long list of tools."""
-    return [*starter_tools(root), *_changing(root), *_searching(root), *_others()]
+    return [*file_tools(root), *_others(), *_remembering()]
+
+
+def file_tools(root: Path) -> list[Tool]:
+    """Those of them that are called by clear orders, and the starter tools."""
+    return [*starter_tools(root), *_changing(root), *_searching(root), *_reaching()]
 
 
 def _changing(root: Path) -> list[Tool]:
@@ -226,7 +231,7 @@ def _searching(root: Path) -> list[Tool]:
     return [glob, grep]
 
 
-def _others() -> list[Tool]:
+def _reaching() -> list[Tool]:
     @tool
     def shell(command: str, timeout: float | None = None) -> str:
         """Run a command in the shell and return what it prints.
@@ -247,6 +252,10 @@ def _others() -> list[Tool]:
         """
         return f"(would fetch {url} from {offset})"
 
+    return [shell, fetch]
+
+
+def _others() -> list[Tool]:
     @tool
     def todo_write(items: list[str]) -> str:
         """Write the list of steps for a long task. Each call replaces the list.
@@ -266,7 +275,7 @@ def _others() -> list[Tool]:
         """
         return f"(would ask {question} {options})"
 
-    return [shell, fetch, todo_write, ask_user, *_remembering()]
+    return [todo_write, ask_user]
 
 
 def _remembering() -> list[Tool]:

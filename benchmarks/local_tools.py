@@ -26,7 +26,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.full_tools import TASKS, Task, full_tools, make_workspace, right_arguments, right_tools
+from benchmarks.full_tools import (
+    TASKS,
+    Task,
+    file_tools,
+    full_tools,
+    make_workspace,
+    right_arguments,
+    right_tools,
+)
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
@@ -48,6 +56,7 @@ MOST_TOKENS = 96
 MOST_STEPS = 8
 TOOLS: dict[str, Callable[[Path], list[Tool]]] = {
     "starter": starter_tools,
+    "files": file_tools,
     "full": full_tools,
 }
 
@@ -331,7 +340,7 @@ async def measure(
     return score
 
 
-async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task]) -> Score:
+async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task], tools: str) -> Score:
     """Put every task to an agent of its own, in a folder of its own."""
     score = Score()
     for task in tasks:
@@ -340,7 +349,7 @@ async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task]) -> Score:
             make_workspace(folder)
             limits = LoopLimits(max_turns=MOST_STEPS)
             agent = Agent(
-                llm=client, tools=full_tools(folder), limits=limits, temperature=0, max_tokens=MOST_TOKENS
+                llm=client, tools=TOOLS[tools](folder), limits=limits, temperature=0, max_tokens=MOST_TOKENS
             )
             started = time.monotonic()
             result = await agent.arun(task.text)
@@ -375,12 +384,12 @@ async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bo
             with tempfile.TemporaryDirectory() as folder:
                 make_folder(Path(folder), SETS[name])
                 _print_row(name, way, await measure(clients[way], SETS[name], Path(folder), tools), show)
-    if tools == "full":
+    if tools != "starter":
         print("\n| tasks | way | right tools | and arguments | answer | none | s/step |")
         print("|---|---|---|---|---|---|---|")
         for name in sets:
             for way in ways:
-                _print_row(_counted(name), way, await measure_tasks(clients[way], TASKS[name]), show)
+                _print_row(_counted(name), way, await measure_tasks(clients[way], TASKS[name], tools), show)
     await inner.aclose()
     lease.release()
 

@@ -31,7 +31,7 @@ from pure_agent_loop.local.arguments import Arguments, arguments_for, from_elsew
 from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
 from pure_agent_loop.local.fetch import Progress, quiet
 from pure_agent_loop.local.lease import Lease
-from pure_agent_loop.local.plan import Step, file_before, plan_for, without_orders
+from pure_agent_loop.local.plan import Step, file_before, names_files, plan_for, without_orders
 from pure_agent_loop.local.relevance import best_tool
 from pure_agent_loop.local.several import Request, requests_in
 from pure_agent_loop.local.shared import ServerSettings, join_server
@@ -151,7 +151,9 @@ class LocalClient(BaseLLMClient):
     async def _pick(self, step: _Step, question: str, tools: list[ToolSpec]) -> ToolSpec | None:
         """By words among tools never seen before, by votes among those with written examples."""
         known = [tool for tool in tools if has_written_examples(tool)]
-        found = best_tool(question, _unknown(tools))
+        # "Read a.txt" is no matter for a tool that reads something else.
+        others = [] if known and names_files(question) else _unknown(tools)
+        found = best_tool(question, others)
         if not known:
             return found
         choice = choice_for(known)

@@ -30,7 +30,10 @@ _ANY_FILE = re.compile(FILE)
 _AT_ONCE = re.compile(r"\s*(?:file\b|文件)?\s*(?:[:,：，]|and\b|so that\b|by\b)")
 _CHANGE = "change|turn|update|modify|correct|fix|convert|rename|alter|replace|switch|bump"
 _SET = f"{_CHANGE}|edit|set|move"
-_KIND = "word|text|string|phrase|line|sentence|name|value|title|typo|letter|number|entry|item|character"
+_KIND = (
+    "word|text|string|phrase|line|sentence|name|value|title|typo|spelling|letter|number|entry|item|character|"
+    "variable|function|method|class|constant|symbol|option|setting"
+)
 _SURELY_TEXT = rf".*{TEXT}.*|(?:the|all|every)\s+(?:word|text|line|phrase)s?\s+.+"
 _CJK_CHANGE = "(?:替换|更换|更改|修改|改写|改|换|变)"
 _CJK_REMOVE = "(?:删除|删掉|去掉|移除)"
@@ -110,13 +113,11 @@ _TO_BE_MADE_UP = re.compile(r"^(?:an?|some|my|your|the|it|this|that)\b", re.IGNO
 
 def value_of(masked: Masked, text: str) -> str:
     """A value as it is meant: what is quoted, else the words without what only leads to them."""
-    text = text.strip()
-    quoted = masked.quoted(text)
-    if quoted is not None:
-        return quoted
-    text = _TRAILS.sub("", text.strip(_END) if not text.startswith(".") else text.rstrip(_END))
-    text = _KINDS.sub("", _LEADS.sub("", text))
-    return masked.plain(text).strip()
+    text = _TRAILS.sub("", text.strip())
+    if masked.is_quoted(text):
+        return masked.value(text)
+    bare = text.rstrip(_END) if text.startswith(".") else text.strip(_END)
+    return masked.value(_KINDS.sub("", _LEADS.sub("", bare))).strip()
 
 
 def edit_asked(masked: Masked, text: str) -> Values | None:
@@ -170,9 +171,7 @@ def _content(masked: Masked, before: str, after: str) -> str | None:
     """What is to stand in a file, if the words around its name say it."""
     tries = [*(p.search(after) for p in _CONTENT_AFTER), *(p.search(before) for p in _CONTENT_BEFORE)]
     for found in filter(None, tries):
-        quoted = masked.quoted(found["content"])
-        if quoted is not None:
-            return quoted
-        if found["told"] or not _TO_BE_MADE_UP.search(found["content"]):
-            return masked.plain(found["content"]).strip()
+        content = found["content"].strip()
+        if masked.is_quoted(content) or found["told"] or not _TO_BE_MADE_UP.search(content):
+            return masked.value(content)
     return None

@@ -19,6 +19,9 @@ _MOST = 200
 TEXT = r"[\ue000-\ue7ff]"
 QUOTED = r"[\ue000-\uefff]"
 URL = r"[\uf000-\uf0ff]"
+_LED_BY_WORDS = re.compile(
+    rf"[\w\s]*({QUOTED})\s*(?:[这那]个|一词|的|字|词|单词|文字)*[\s.,;:!?。，；：！？]*"
+)
 FILE = (
     r"(?:(?<![A-Za-z0-9_./\\-])(?:[A-Za-z0-9_~.-]+[/\\])*[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*"
     r"\.[A-Za-z][A-Za-z0-9]{0,7}(?![A-Za-z0-9_/\\-])|[\ue800-\uefff])"
@@ -31,39 +34,50 @@ class Masked:
 
     Args:
         text: The question so.
-        kept: What the characters stand for.
+        kept: What the characters stand for, without quotation marks.
+        written: The same as it was written, with them.
     """
 
     text: str
     kept: dict[str, str]
+    written: dict[str, str]
 
     def plain(self, text: str) -> str:
         """A part of the masked question with the words back in place, without quotation marks."""
         return _PRIVATE.sub(lambda found: self.kept.get(found[0], ""), text)
 
-    def quoted(self, text: str) -> str | None:
-        """What is quoted in a part of the masked question, if it is one thing."""
-        found = re.findall(QUOTED, text)
-        return self.kept[found[0]] if len(found) == 1 else None
+    def value(self, text: str) -> str:
+        """A part of the masked question as a value: what is quoted at its end, else all as it was written."""
+        found = _LED_BY_WORDS.fullmatch(text)
+        return self.kept[found[1]] if found else _PRIVATE.sub(lambda m: self.written.get(m[0], ""), text)
+
+    def is_quoted(self, text: str) -> bool:
+        """True if the value of a part of the masked question is what is quoted there."""
+        return _LED_BY_WORDS.fullmatch(text) is not None
 
 
 def masked(question: str) -> Masked:
     """Mask the quotations and addresses of a question."""
     kept: dict[str, str] = {}
+    written: dict[str, str] = {}
     if _PRIVATE.search(question):
-        return Masked(question, kept)
+        return Masked("", kept, written)
     whole = _QUOTED.fullmatch(question.strip())
     text = _inner(whole) if whole and len(_QUOTED.findall(question)) == 1 else question
 
-    def hide(value: str, base: int) -> str:
+    def hide(value: str, as_written: str, base: int) -> str:
         if len(kept) >= _MOST:
-            return value
+            return as_written
         mark = chr(base + len(kept))
-        kept[mark] = value
+        kept[mark], written[mark] = value, as_written
         return mark
 
-    text = _QUOTED.sub(lambda m: hide(_inner(m), _FILE if _NAME.fullmatch(_inner(m)) else _TEXT), text)
-    return Masked(_URL.sub(lambda m: hide(m[0], _ADDRESS), text), kept)
+    def hide_quoted(found: re.Match[str]) -> str:
+        value = _inner(found)
+        return hide(value, found[0], _FILE if _NAME.fullmatch(value) else _TEXT)
+
+    text = _QUOTED.sub(hide_quoted, text)
+    return Masked(_URL.sub(lambda m: hide(m[0], m[0], _ADDRESS), text), kept, written)
 
 
 def _inner(found: re.Match[str]) -> str:

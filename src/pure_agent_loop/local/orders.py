@@ -34,8 +34,8 @@ _READS = re.compile(
     re.IGNORECASE,
 )
 _LISTS = re.compile(
-    r"\b(?:list|show|see|look at|what|which)\b.*\b(?:files?|folders?|director(?:y|ies)|contents?|everything)\b"
-    r"|列出|有哪些文件|有什么文件",
+    r"\b(?:list|show|see|look at|what|which)\b.*\b(?:files?|folders?|director(?:y|ies)|contents?|everything)"
+    r"\b|列出|有哪些文件|有什么文件",
     re.IGNORECASE,
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.local.examples import ToolSpec
-from pure_agent_loop.local.masks import masked
+from pure_agent_loop.local.masks import FILE, masked
 from pure_agent_loop.local.orders import Order, order_in
 from pure_agent_loop.local.roles import Deed, Role, role_of, roles_of
 
@@ -22,6 +22,14 @@ _THEN = r"(?:then|afterwards|after that|finally|next|lastly|second(?:ly)?|third(
 _BREAK = re.compile(
     rf"(?:[.;!?]|,)?\s+(?:and\s+)?{_THEN},?\s+|[.;!?]\s+|,?\s+and\s+(?=(?:{_VERBS})\b)|,\s+(?=(?:{_VERBS})\b)"
     r"|[,，。；;]?\s*(?:然后|接着|随后|之后|最后)\s*|[,，。；;]\s*(?:再|并且|并)\s*|[。；]\s*|，(?=[把将读打列替])",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(rf"(?:in|inside|within)\s+(?:the\s+file\s+)?({FILE})\s*", re.IGNORECASE)
+_CHANGES: frozenset[Deed] = frozenset(("edit", "write", "run"))
+# Asked whether or how, or told not to: nothing is to be changed.
+_NOT_ORDERED = re.compile(
+    r"^\W*(?:how|should|why|when|explain|is|are|did|does|was|were|what\s+(?:if|happens|would))\b|\bhow\s+to\b"
+    r"|\b(?:not|never|without|avoid)\b|n't\b|如何|怎么|怎样|为什么|应该|不要|别|是否",
     re.IGNORECASE,
 )
 _FIRST = re.compile(r"^\s*(?:first(?:ly)?,?\s+|please,?\s+|首先|先|请)+", re.IGNORECASE)
@@ -61,6 +69,11 @@ def plan_for(question: str, tools: Sequence[ToolSpec], path: str | None = None) 
     return found if len(found) == len(steps) <= MOST_STEPS and is_clear else []
 
 
+def names_files(question: str) -> bool:
+    """True if a question orders something to be done with files, whatever tools there are for it."""
+    return bool(_orders(question, None))
+
+
 def without_orders(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """The tools that are not called by an order; nothing is changed or run because a few words are alike."""
     return [tool for tool in tools if role_of(tool) is None]
@@ -83,16 +96,20 @@ def _orders(question: str, path: str | None) -> list[Order]:
     for part in parts:
         order = order_in(hidden, part)
         if order is None:
+            place = _PLACE.fullmatch(part)
+            path = hidden.plain(place[1]) if place else path
             continue
-        known = order.values.get("path", path)
-        if order.deed in _PATHS and known is None:
+        if order.deed in _CHANGES and _NOT_ORDERED.search(part):
             return []
         values = order.values
-        if order.deed in _PATHS and known is not None:
-            values = {**order.values, "path": known}
-            path = str(known)
-        found.append(Order(order.deed, values))
-    return [each for i, each in enumerate(found) if each not in found[:i]]
+        if order.deed in _PATHS:
+            path = str(values.get("path") or path or "")
+            if not path:
+                return []
+            values = {**values, "path": path}
+        if not found or found[-1] != Order(order.deed, values):
+            found.append(Order(order.deed, values))
+    return found
 
 
 def _step(order: Order, roles: Mapping[Deed, Role]) -> Step | None:

@@ -27,8 +27,8 @@ _IN_FILES = re.compile(
     re.IGNORECASE,
 )
 _WITH = (
-    r"(?:that\s+|which\s+)?(?:contain(?:s|ing)?|mention(?:s|ing)?|include|including|ha(?:s|ve)|with|use|using|"
-    r"import|importing)"
+    r"(?:that\s+|which\s+)?(?:contain(?:s|ing)?|mention(?:s|ing)?|include|including|import|importing|"
+    rf"(?:ha(?:s|ve)|with|us(?:e|es|ing))(?=\s+(?:the\s+(?:word|text|string|phrase)\b|{TEXT})))"
 )
 _SEARCHES = [
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -36,7 +36,7 @@ _SEARCHES = [
         r"\b(?:search|look|scan)\s+(?:(?:in|through)\s+)?(?P<where>\S+)\s+for\s+(?P<text>.+)",
         r"\b(?:search|look|scan|grep)\s+for\s+(?P<text>.+)",
         r"\bgrep\s+(?P<text>.+)",
-        rf"\b(?:which|what|find|list|show)\b.*?\b(?:files?|documents?|lines?|places?)\s+(?:\w+\s+)??{_WITH}\s+(?P<text>.+)",
+        rf"\b(?:which|what|find|list|show)\b.*?\b(?:files?|documents?|lines?|places?)\b(?:\s+\S+){{0,4}}?\s+{_WITH}\s+(?P<text>.+)",
         (
             r"\bwhere\s+(?:is|are|do(?:es)?)\s+(?P<text>.+?)\s+"
             r"(?:defined|used|mentioned|called|declared|imported|occur|appear)\b"
@@ -51,10 +51,8 @@ _SEARCHES = [
         r"(?:搜索|查找|寻找|搜)(?:一下)?\s*(?P<text>.+)",
     )
 ]
-_SYMBOL = re.compile(
-    r"^(?:the\s+)?(?:function|class|method|variable|constant|symbol|option|setting)\s+", re.IGNORECASE
-)
-_IS_CODE = re.compile(r"defined|declared|imported|called")
+# What is surely written in code: what is said to be defined, and names that no other text has.
+_IS_CODE = re.compile(r"\b(?:defined|declared|imported|called)\b|\w_\w|[a-z][A-Z]|\w\(\)")
 _OF_FILES = re.compile(r"的(?:所有)?文件.*$")
 
 
@@ -63,7 +61,7 @@ def search_asked(masked: Masked, text: str) -> Values | None:
     for found in filter(None, (pattern.search(text) for pattern in _SEARCHES)):
         path, said = place_in(found["text"])
         path = path or found.groupdict().get("where") or place_in(text)[0]
-        value = value_of(masked, _SYMBOL.sub("", _OF_FILES.sub("", said).strip()))
+        value = value_of(masked, _OF_FILES.sub("", said))
         if value and (path or _IS_CODE.search(found[0]) or _IN_FILES.search(text)):
             return {"pattern": value, **({"path": masked.plain(path)} if path else {})}
     return None

@@ -12,6 +12,7 @@ from pure_agent_loop.llm.arguments import parse_arguments
 Message = dict[str, Any]
 _NOTICE_MARKS = ("[Notice]", "【提示】")
 _LONGEST_RESULT = 4000
+_LONGEST_VALUE = 200
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -36,10 +37,13 @@ class Result:
     @property
     def call(self) -> str:
         """The call in a short form: ``read_file(notes.txt)``."""
-        values = ", ".join(
-            v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in self.arguments.values()
-        )
+        values = ", ".join(_short(value) for value in self.arguments.values())
         return f"{self.tool}({values})"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 @dataclass(frozen=True, slots=True)
