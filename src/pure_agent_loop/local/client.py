@@ -55,7 +55,8 @@ _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 class LocalClient(BaseLLMClient):
     """A model whose template may know no tools, made to use them. See `action` for how.
 
-    After a tool's result it always answers: it takes one tool step for each question.
+    What a question orders by its build is done step by step. Else it takes one tool step for each question:
+    after a tool's result it always answers.
 
     Args:
         inner: The client of a server that returns log-probabilities and obeys JSON schemas (llama.cpp does).
