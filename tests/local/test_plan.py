@@ -45,6 +45,7 @@ def plan(question, tools=ALL, path=None):
         ("In the file a.txt, replace 'one' by \"two\".", ("a.txt", "one", "two")),
         ("Substitute two for one in a.txt.", ("a.txt", "one", "two")),
         ("In lib/a.py change the port from 80 to 8080", ("lib/a.py", "80", "8080")),
+        ("Change a.txt from one to two", ("a.txt", "one", "two")),
         ('Turn every "one" into "two" in a.txt', ("a.txt", "one", "two", True)),
         ("Open a.txt: rename the variable x_1 to total please", ("a.txt", "x_1", "total")),
         ('Change "a": 1 to "a": 2 in b.json', ("b.json", '"a": 1', '"a": 2')),

@@ -147,6 +147,8 @@ def _without_place(text: str) -> tuple[str | None, str]:
     if hinted:
         return None, f"{text[: hinted.start()]} {text[hinted.end() :]}".strip()
     first = _ANY_FILE.search(text)
+    if first and re.match(r"\s+from\b", text[first.end() :], re.IGNORECASE):
+        return first[0], text[: first.start()] + text[first.end() :]
     if first and _AT_ONCE.match(text[first.end() :]):
         return first[0], text[first.end() :]
     return None, text
