@@ -1,6 +1,7 @@
 """How often the embedded model does the right thing with the three starter tools.
 
     python -m benchmarks.local_tools [--model NAME_OR_PATH] [--set first|held-out|both] [--way ours] [--show]
+    python -m benchmarks.local_tools --tools full --set both --way ours   # the long list, and tasks
 
 Two sets of 35 questions: 25 that need a tool, 10 that need none. The first set was written before anything
 was tuned; the held-out set was written on the same day and run only when everything was settled.
@@ -20,10 +21,20 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks.full_tools import (
+    TASKS,
+    Task,
+    file_tools,
+    full_tools,
+    make_workspace,
+    right_arguments,
+    right_tools,
+)
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
@@ -37,10 +48,17 @@ from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION, TINY_PARAMETE
 from pure_agent_loop.local.examples import read_tools
 from pure_agent_loop.local.shared import join_server
 from pure_agent_loop.local.turns import flatten, read_turn
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox import starter_tools
 
 LIST, READ, SUM = "list_dir", "read_file", "calculator"
 MOST_TOKENS = 96
+MOST_STEPS = 8
+TOOLS: dict[str, Callable[[Path], list[Tool]]] = {
+    "starter": starter_tools,
+    "files": file_tools,
+    "full": full_tools,
+}
 
 
 @dataclass(frozen=True)
@@ -244,6 +262,21 @@ class Score:
         if not right:
             self.misses.append(f"{question.text} -> {first or 'no call'}: {answer[:160]!r}")
 
+    def add_task(
+        self, task: Task, calls: list[tuple[str, dict[str, Any]]], answer: str, folder: Path
+    ) -> None:
+        """Count one finished task; every answer of a right one counts, the tools' results are shown in it."""
+        right = right_tools(task, calls)
+        if not task.steps:
+            self.none += right
+        elif right:
+            self.tool += 1
+            right = right_arguments(task, calls, folder)
+            self.arguments += right
+            self.answer += right and bool(answer.strip())
+        if not right:
+            self.misses.append(f"{task.text} -> {calls or 'no call'}: {answer[:160]!r}")
+
 
 def _right_arguments(question: Question, arguments: dict[str, Any]) -> bool:
     if question.tool == SUM:
@@ -285,13 +318,15 @@ def make_folder(folder: Path, questions: Sequence[Question]) -> None:
             path.write_text(f"the code word is k{number}w{number * 7}\n")
 
 
-async def measure(client: BaseLLMClient, questions: Sequence[Question], folder: Path) -> Score:
+async def measure(
+    client: BaseLLMClient, questions: Sequence[Question], folder: Path, tools: str = "starter"
+) -> Score:
     """Put every question to an agent of its own."""
     score = Score()
     for question in questions:
         agent = Agent(
             llm=client,
-            tools=starter_tools(folder),
+            tools=TOOLS[tools](folder),
             limits=LoopLimits(max_turns=3),
             temperature=0,
             max_tokens=MOST_TOKENS,
@@ -305,7 +340,27 @@ async def measure(client: BaseLLMClient, questions: Sequence[Question], folder: 
     return score
 
 
-async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bool) -> None:
+async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task], tools: str) -> Score:
+    """Put every task to an agent of its own, in a folder of its own."""
+    score = Score()
+    for task in tasks:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            make_workspace(folder)
+            limits = LoopLimits(max_turns=MOST_STEPS)
+            agent = Agent(
+                llm=client, tools=TOOLS[tools](folder), limits=limits, temperature=0, max_tokens=MOST_TOKENS
+            )
+            started = time.monotonic()
+            result = await agent.arun(task.text)
+            score.seconds += time.monotonic() - started
+            score.steps += result.steps
+            calls = [(e.data["tool"], e.data["args"]) for e in result.events if e.type.value == "action"]
+            score.add_task(task, calls, result.content, folder)
+    return score
+
+
+async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bool, tools: str) -> None:
     """Print the table."""
     path = models.resolve(model) if models.is_path(model) else models.pull(model, print)
     lease = join_server(path, print)
@@ -328,16 +383,28 @@ async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bo
         for way in ways:
             with tempfile.TemporaryDirectory() as folder:
                 make_folder(Path(folder), SETS[name])
-                s = await measure(clients[way], SETS[name], Path(folder))
-            pace = s.seconds / max(1, s.steps)
-            print(
-                f"| {name} | {way} | {s.tool} | {s.arguments} | {s.answer} | {s.none} | {pace:.2f} |",
-                flush=True,
-            )
-            if show:
-                print(*[f"    {miss}" for miss in s.misses], sep="\n", flush=True)
+                _print_row(name, way, await measure(clients[way], SETS[name], Path(folder), tools), show)
+    if tools != "starter":
+        print("\n| tasks | way | right tools | and arguments | answer | none | s/step |")
+        print("|---|---|---|---|---|---|---|")
+        for name in sets:
+            for way in ways:
+                _print_row(_counted(name), way, await measure_tasks(clients[way], TASKS[name], tools), show)
     await inner.aclose()
     lease.release()
+
+
+def _counted(name: str) -> str:
+    tasks = TASKS[name]
+    none = sum(not task.steps for task in tasks)
+    return f"{name} ({len(tasks) - none} need tools, {none} none)"
+
+
+def _print_row(name: str, way: str, s: Score, show: bool) -> None:
+    pace = s.seconds / max(1, s.steps)
+    print(f"| {name} | {way} | {s.tool} | {s.arguments} | {s.answer} | {s.none} | {pace:.2f} |", flush=True)
+    if show:
+        print(*[f"    {miss}" for miss in s.misses], sep="\n", flush=True)
 
 
 def main() -> None:
@@ -346,11 +413,12 @@ def main() -> None:
     parser.add_argument("--model", default=models.DEFAULT)
     parser.add_argument("--set", choices=[*SETS, "both"], default="first")
     parser.add_argument("--way", action="append", choices=["native", "schema", "nearest", "ours"])
+    parser.add_argument("--tools", choices=[*TOOLS], default="starter", help="which tools are offered")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     options = parser.parse_args()
     sets = list(SETS) if options.set == "both" else [options.set]
     ways = options.way or ["native", "schema", "nearest", "ours"]
-    asyncio.run(compare(options.model, sets, ways, options.show))
+    asyncio.run(compare(options.model, sets, ways, options.show, options.tools))
 
 
 if __name__ == "__main__":

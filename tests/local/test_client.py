@@ -320,3 +320,89 @@ def test_a_place_stays_as_it_was_if_the_model_fails(broken):
     inner = Inner(answers=['{"city": "Boise"}', broken])
     response = ask(LocalClient(inner), user("The weather in Boise?"), [{"function": described}])[1]
     assert response.tool_calls[0].arguments == {"city": "Boise"}
+
+
+FILE_TOOLS = [
+    other_tool(
+        name=name,
+        description="Works with files.",
+        parameters={
+            "type": "object",
+            "properties": {each: {"type": "string"} for each in arguments},
+            "required": list(arguments),
+        },
+    )
+    for name, arguments in (
+        ("read_file", ("path",)),
+        ("edit_file", ("path", "old_text", "new_text")),
+    )
+]
+
+
+def called(number, name, result, **arguments):
+    """A call and its result, as they stand in a history."""
+    call = {
+        "id": f"c{number}",
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": result},
+    ]
+
+
+def test_what_is_ordered_is_done_step_by_step_without_a_request():
+    inner = Inner(answers=["No."])
+    client, history = LocalClient(inner), user("Read a.txt, then replace x with y in it")
+    _, first = ask(client, history, FILE_TOOLS)
+    assert [(c.name, c.arguments) for c in first.tool_calls] == [("read_file", {"path": "a.txt"})]
+    history += called(1, "read_file", "x", path="a.txt")
+    _, second = ask(client, history, FILE_TOOLS)
+    edit = {"path": "a.txt", "old_text": "x", "new_text": "y"}
+    assert [(c.name, c.arguments) for c in second.tool_calls] == [("edit_file", edit)]
+    assert first.tool_calls[0].id != second.tool_calls[0].id
+    assert not inner.requests
+    history += called(2, "edit_file", "Edited a.txt.", **edit)
+    _, last = ask(client, history, FILE_TOOLS)
+    assert (
+        last.content == "Result of read_file(a.txt):\nx\n\nResult of edit_file(a.txt, x, y):\nEdited a.txt."
+    )
+
+
+def test_nothing_more_is_done_once_a_step_has_failed():
+    history = user("Read a.txt, then replace x with y in it")
+    history += called(1, "read_file", "Tool 'read_file' failed.\nError: no such file", path="a.txt")
+    _, response = ask(LocalClient(Inner()), history, FILE_TOOLS)
+    assert response.content.startswith("read_file(a.txt) did not work.")
+    assert not response.tool_calls
+
+
+def test_it_is_the_file_of_the_call_before_the_question():
+    history = [*user("Read a.txt"), *called(1, "read_file", "x", path="a.txt")]
+    history += [{"role": "assistant", "content": "x"}, *user("Now replace x with y in it")]
+    _, response = ask(LocalClient(Inner()), history, FILE_TOOLS)
+    assert response.tool_calls[0].arguments == {"path": "a.txt", "old_text": "x", "new_text": "y"}
+
+
+def test_a_file_is_not_changed_without_an_order(schemas):
+    tools = [*schemas, FILE_TOOLS[1]]
+    _, response = ask(
+        LocalClient(Inner("talk", answers=["Well."])), user("Edit files, works with text?!"), tools
+    )
+    assert response.content == "Well."
+
+
+def test_a_tool_that_reads_something_else_is_not_taken_for_a_named_file(schemas):
+    note = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    tools = [*schemas, other_tool(name="memory_read", description="Read a note.", parameters=note)]
+    _, response = ask(LocalClient(Inner("read")), user("Read notes.txt and tell me the port?!"), tools)
+    assert [(c.name, c.arguments) for c in response.tool_calls] == [("read_file", {"path": "notes.txt"})]
+
+
+def test_a_long_value_is_cut_where_the_call_is_told():
+    written = "a" * 5000
+    history = [*user("?!"), *called(1, "write_file", "b" * 2000, path="a.txt", content=written)]
+    _, response = ask(LocalClient(Inner()), history)
+    assert written[:200] in response.content
+    assert written[:201] not in response.content

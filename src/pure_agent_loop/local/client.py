@@ -20,11 +20,18 @@ from pure_agent_loop.local.action import (
     choice_for,
     mean_votes,
 )
-from pure_agent_loop.local.answer import answer_messages, is_true_to, plain_answer, worth_a_sentence
+from pure_agent_loop.local.answer import (
+    answer_messages,
+    has_failed,
+    is_true_to,
+    plain_answer,
+    worth_a_sentence,
+)
 from pure_agent_loop.local.arguments import Arguments, arguments_for, from_elsewhere, parse_answer, parse_text
 from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
 from pure_agent_loop.local.fetch import Progress, quiet
 from pure_agent_loop.local.lease import Lease
+from pure_agent_loop.local.plan import Step, file_before, names_files, plan_for, without_orders
 from pure_agent_loop.local.relevance import best_tool
 from pure_agent_loop.local.several import Request, requests_in
 from pure_agent_loop.local.shared import ServerSettings, join_server
@@ -48,7 +55,8 @@ _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 class LocalClient(BaseLLMClient):
     """A model whose template may know no tools, made to use them. See `action` for how.
 
-    After a tool's result it always answers: it takes one tool step for each question.
+    What a question orders by its build is done step by step. Else it takes one tool step for each question:
+    after a tool's result it always answers.
 
     Args:
         inner: The client of a server that returns log-probabilities and obeys JSON schemas (llama.cpp does).
@@ -97,7 +105,10 @@ class LocalClient(BaseLLMClient):
         specs = [] if kwargs.get("tool_choice") == "none" else read_tools(tools or ())
         several = kwargs.get("parallel_tool_calls") is not False
         step = _Step(self._inner, {k: v for k, v in kwargs.items() if k not in _ABOUT_TOOLS})
-        if turn.results and not turn.answered:
+        following = _next_step(turn, specs)
+        if following is not None:
+            deltas = _call_one(messages, following)
+        elif turn.results and not turn.answered:
             deltas = self._answer(step, turn)
         elif specs and turn.question and not turn.answered:
             deltas = self._act(step, messages, turn.question, specs, several)
@@ -124,9 +135,7 @@ class LocalClient(BaseLLMClient):
         unknown = [] if not several or has_written_examples(tool) else _unknown(tools)
         requests = requests_in(question, unknown, tool) if unknown else [Request(tool, question)]
         for i, (name, arguments) in enumerate(await self._calls(step, requests, question)):
-            # The history only grows, so its length makes an id that no other step in it has.
-            call_id = f"call_local_{len(messages)}" + (f"_{i}" if i else "")
-            yield Delta(tool_calls=(ToolCallDelta(i, call_id, name, arguments),))
+            yield Delta(tool_calls=(ToolCallDelta(i, _call_id(messages, i), name, arguments),))
         yield Delta(finish_reason="tool_calls", usage=step.usage, raw={"requests": step.requests})
 
     async def _calls(self, step: _Step, requests: list[Request], question: str) -> list[Call]:
@@ -143,7 +152,9 @@ class LocalClient(BaseLLMClient):
     async def _pick(self, step: _Step, question: str, tools: list[ToolSpec]) -> ToolSpec | None:
         """By words among tools never seen before, by votes among those with written examples."""
         known = [tool for tool in tools if has_written_examples(tool)]
-        found = best_tool(question, _unknown(tools))
+        # "Read a.txt" is no matter for a tool that reads something else.
+        others = [] if known and names_files(question) else _unknown(tools)
+        found = best_tool(question, others)
         if not known:
             return found
         choice = choice_for(known)
@@ -187,9 +198,34 @@ class LocalClient(BaseLLMClient):
         yield Delta(finish_reason="stop", usage=step.usage)
 
 
+def _next_step(turn: Turn, tools: list[ToolSpec]) -> Step | None:
+    """The next call that the question orders by its build; none once one of them has failed."""
+    if turn.answered or not turn.question or not tools or any(has_failed(r) for r in turn.results):
+        return None
+    steps = plan_for(turn.question, tools, file_before(turn.before, tools))
+    done = [result.tool for result in turn.results]
+    # Results of other calls than the planned ones mean that something else was begun.
+    as_planned = done == [step.tool.name for step in steps[: len(done)]]
+    return steps[len(done)] if as_planned and len(done) < len(steps) else None
+
+
+async def _call_one(messages: list[Message], step: Step) -> AsyncIterator[Delta]:
+    yield Delta(tool_calls=(ToolCallDelta(0, _call_id(messages, 0), step.tool.name, step.arguments),))
+    yield Delta(finish_reason="tool_calls", raw={"requests": 0})
+
+
+def _call_id(messages: list[Message], number: int) -> str:
+    """An id that no other step has: the history only grows, so its length tells the steps apart."""
+    return f"call_local_{len(messages)}" + (f"_{number}" if number else "")
+
+
 def _unknown(tools: list[ToolSpec]) -> list[ToolSpec]:
-    """The tools for which no examples were written."""
-    return [tool for tool in tools if not has_written_examples(tool)]
+    """The tools that are chosen by their words: no examples were written for them.
+
+    Among the starter tools, those that change files or run something are called by clear orders only.
+    """
+    others = [tool for tool in tools if not has_written_examples(tool)]
+    return others if len(others) == len(tools) else without_orders(others)
 
 
 class _Step:

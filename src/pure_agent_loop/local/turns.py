@@ -12,6 +12,7 @@ from pure_agent_loop.llm.arguments import parse_arguments
 Message = dict[str, Any]
 _NOTICE_MARKS = ("[Notice]", "【提示】")
 _LONGEST_RESULT = 4000
+_LONGEST_VALUE = 200
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -36,10 +37,13 @@ class Result:
     @property
     def call(self) -> str:
         """The call in a short form: ``read_file(notes.txt)``."""
-        values = ", ".join(
-            v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in self.arguments.values()
-        )
+        values = ", ".join(_short(value) for value in self.arguments.values())
         return f"{self.tool}({values})"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,13 @@ class Turn:
         question: What the user asked last; notices of the loop are not questions.
         results: The results that came after it.
         answered: True if the assistant has already written something after it.
+        before: The arguments of the calls before it, the last ones last.
     """
 
     question: str
     results: tuple[Result, ...]
     answered: bool
+    before: tuple[Mapping[str, Any], ...] = ()
 
 
 def read_turn(messages: Sequence[Message]) -> Turn:
@@ -70,7 +76,8 @@ def read_turn(messages: Sequence[Message]) -> Turn:
         elif message.get("role") == "tool":
             name, arguments = calls.get(str(message.get("tool_call_id")), ("tool", {}))
             results.append(Result(name, arguments, text_of(message)))
-    return Turn(question, tuple(results), answered)
+    before = [arguments for m in messages[: max(start, 0)] for _, arguments in _calls(m).values()]
+    return Turn(question, tuple(results), answered, tuple(before))
 
 
 def _is_question(message: Message) -> bool:
