@@ -71,7 +71,7 @@ class AgentLoop:
         max_history: Past so many messages the oldest are summarised into memory; None for no limit.
         limits: Further limits; its ``max_turns`` and ``max_tool_calls`` do not count.
         language: ``en`` or ``zh`` for what the framework says; else that of the context builder.
-        agent_options: Whatever else `Agent` takes: ``can_use_tool``, ``permission_mode``, ``hooks``, ``audit``.
+        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode``, ``hooks``, ``audit``.
 
     Raises:
         ConfigError: An argument cannot work; the message says which and what to do.

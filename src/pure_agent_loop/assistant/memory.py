@@ -152,7 +152,7 @@ class MemoryStore:
             limit: Greatest number of entries.
         """
         entries, wanted = self.entries(), set(_terms(query))
-        counted = [Counter(_terms(each.text)) for each in entries]
+        counted = [Counter(_terms(each.text, single=True)) for each in entries]
         spread = Counter(term for terms in counted for term in terms if term in wanted)
         scored = []
         for number, terms in enumerate(counted):
@@ -221,13 +221,13 @@ def _parse(text: str) -> list[MemoryEntry]:
     return found + [MemoryEntry(when, piece.strip()) for when, piece in dated if piece.strip()]
 
 
-def _terms(text: str) -> list[str]:
-    """Words in lower case; of scripts without spaces, each pair of characters, and single ones."""
+def _terms(text: str, *, single: bool = False) -> list[str]:
+    """Words in lower case; of scripts without spaces each pair of characters; if `single`, also each one."""
     found: list[str] = []
     for run in _TERMS.findall(unicodedata.normalize("NFKC", text).lower()):
         if re.match(rf"[{_CJK}]", run):
             found += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
-            found += list(run) if len(run) < 3 else []
+            found += list(run) if single or len(run) < 3 else []
         else:
             found.append(_stem(run))
     return found

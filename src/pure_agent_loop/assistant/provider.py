@@ -17,8 +17,8 @@ def as_model(provider: Any, model: str | None = None) -> ChatModel:
     """A client for the loop.
 
     Args:
-        provider: A client of this package, or an object with an async ``chat(messages, tools, **options)``, or
-            with a ``chat_stream`` of the same arguments that is an async iterator.
+        provider: A client of this package, or an object with an async ``chat(messages, tools, **options)``,
+            or with a ``chat_stream`` of the same arguments that is an async iterator.
         model: A model's name, sent as the option ``model`` with each request.
 
     Raises:
