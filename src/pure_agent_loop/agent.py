@@ -31,6 +31,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
+from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.messages import Message
 from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
@@ -38,7 +39,8 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.redaction import Redactor, redactor_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, check_types, resumed_state, start_state
+from pure_agent_loop.runner import Run, check_types
+from pure_agent_loop.starting import begin_in_session, begin_run
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
@@ -107,6 +109,8 @@ class Agent:
         idle_timeout: Seconds an answer may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
         redact: Whether secrets are taken out of what is recorded, shown and sent; or a `Redactor`.
+        tool_attempts: How often a tool marked ``idempotent`` is tried before its error goes to the model.
+        tool_retry_delay: Seconds between these tries.
         llm_kwargs: Further fields of every request, such as ``top_p`` or ``extra_body``.
 
     Raises:
@@ -153,6 +157,8 @@ class Agent:
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
         redact: bool | Redactor = True,
+        tool_attempts: int = 1,
+        tool_retry_delay: float = 1.0,
         **llm_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
@@ -216,6 +222,8 @@ class Agent:
             idle_timeout=idle_timeout,
             tool_timeout=tool_timeout,
             redactor=redactor_for(redact, llm, options),
+            tool_attempts=checked_number("tool_attempts", tool_attempts) or 1,
+            tool_retry_delay=tool_retry_delay,
             opening=opening,
         )
         check_price(self._kit)
@@ -229,6 +237,7 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
@@ -241,14 +250,14 @@ class Agent:
             inbox: Messages put into it reach the agent while it works.
             session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
                 nothing that was finished happens twice. `messages` counts only for a new session.
+            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
+            ImageError: One of `media` cannot be sent.
             HistoryError: `messages` is no list of messages.
         """
-        return self.prepare(
-            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
-        ).wait_sync()
+        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait_sync()
 
     async def arun(
         self,
@@ -259,11 +268,10 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self.prepare(
-            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
-        ).wait()
+        return await self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait()
 
     def run_stream(
         self,
@@ -274,11 +282,10 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(
-            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
-        ).stream_sync()
+        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream_sync()
 
     def arun_stream(
         self,
@@ -289,11 +296,10 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(
-            task, messages, cancel_token=cancel_token, state=state, inbox=inbox, session_id=session_id
-        ).stream()
+        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -314,19 +320,27 @@ class Agent:
         """A conversation with this agent, which keeps the history for you."""
         return Conversation(self.prepare)
 
-    def explain(self, task: str, messages: list[Message] | None = None) -> Explanation:
+    def explain(
+        self,
+        task: str,
+        messages: list[Message] | None = None,
+        media: Iterable[MediaItem] | None = None,
+    ) -> Explanation:
         """Show what `run` would send first for a task, and under which limits. Nothing is sent.
 
         Args:
             task: What to do.
             messages: A history to go on from.
+            media: Images that come with the task; see `run`.
 
         Raises:
             ConfigError: `task` is no text.
+            ImageError: One of `media` cannot be sent.
             HistoryError: `messages` is no list of messages.
             LLMError: The request could not be sent in this `tool_mode`.
         """
-        return explain(*self._start(task, messages))
+        parts = media_parts(media)
+        return explain(*begin_run(self._kit, self.system_prompt, task, messages, None, parts))
 
     def prepare(
         self,
@@ -337,52 +351,26 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> Run:
         """Make a run without starting it; `run` and its three siblings start it. See `run`."""
-        if session_id is None:
-            start, kit = self._start(task, messages, state)
-        else:
-            start, kit = self._open(session_id, task, messages, state)
-        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media)
 
-    def _open(
+    def _prepare(
         self,
-        session_id: str,
         task: str | None,
         messages: list[Message] | None,
+        cancel_token: CancelToken | None,
         state: QueryState | Mapping[str, Any] | None,
-    ) -> tuple[QueryState, Kit]:
-        from pure_agent_loop.sessions import default_store
-        from pure_agent_loop.sessions.resume import open_session
-
-        if state is not None:
-            raise ConfigError("state and session_id were both given. The session has its own state.")
-        if task is not None and not isinstance(task, str):
-            raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
-
-        def begin() -> tuple[QueryState, list[str]]:
-            return start_state(str(task), messages, self.system_prompt, self._kit.prompts)
-
-        store = self._sessions or default_store()
-        opened = open_session(store, session_id, task, begin, self._kit)
-        opening = (*self._kit.opening, *opened.notices)
-        return opened.state, replace(self._kit, opening=opening, journal=opened.journal)
-
-    def _start(
-        self,
-        task: str | None,
-        messages: list[Message] | None,
-        state: QueryState | Mapping[str, Any] | None = None,
-    ) -> tuple[QueryState, Kit]:
-        words = self._kit.prompts
-        if state is None:
-            if task is None:
-                raise ConfigError(
-                    "task must be text; None goes on from a state, which is missing: state=result.state."
-                )
-            start, notices = start_state(task, messages, self.system_prompt, words)
-        elif messages is not None:
-            raise ConfigError("messages and state were both given. The state has its own messages.")
+        inbox: Inbox | None,
+        session_id: str | None,
+        media: Iterable[MediaItem] | None,
+    ) -> Run:
+        parts = media_parts(media)
+        if session_id is None:
+            start, kit = begin_run(self._kit, self.system_prompt, task, messages, state, parts)
         else:
-            start, notices = resumed_state(task, state, words)
-        return start, replace(self._kit, opening=(*self._kit.opening, *notices))
+            start, kit = begin_in_session(
+                self._kit, self.system_prompt, task, messages, state, parts, self._sessions, session_id
+            )
+        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))

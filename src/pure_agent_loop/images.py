@@ -1,7 +1,6 @@
-"""Pictures as parts of messages, judged by their content: what a server is sent is a picture it can take.
+"""Images for a model: checked for type, size and wholeness before they can enter a history.
 
-A name or a header can say anything, so the format comes from the first bytes and the dimensions from the
-picture's own header. Whether the rest can be decoded is left to the server.
+A server refuses a request with a bad image, and would refuse every later request of that history too.
 """
 
 from __future__ import annotations
@@ -9,148 +8,147 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.text import clean_text
 
 MAX_BYTES = 5_000_000
-MAX_PIXELS = 8_000  # of each side
-SHOWN_NAME_CHARS = 200
+MAX_SIDE = 8_000
+_SHOWN_NAME = 100
 
 
-class ImageError(PureAgentLoopError):
-    """Something that cannot be sent as a picture. The message names it and the way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageInfo:
-    """What a picture says of itself.
+class ImageInfo(NamedTuple):
+    """What an image says of itself.
 
     Args:
-        format: ``PNG``, ``JPEG``, ``GIF`` or ``WebP``.
+        kind: ``png``, ``jpeg``, ``gif`` or ``webp``.
         width: In pixels.
         height: In pixels.
     """
 
-    format: str
+    kind: str
     width: int
     height: int
 
-    @property
-    def media_type(self) -> str:
-        """Such as ``image/png``."""
-        return f"image/{self.format.lower()}"
+
+class ImageError(PureAgentLoopError, ValueError):
+    """An image cannot be sent. The message names it and says what to do."""
 
 
-def image_part(data: bytes, *, name: str = "image") -> dict[str, Any]:
-    """A picture as an entry of a message's ``content``.
+def image_part(data: bytes, *, name: str) -> dict[str, Any]:
+    """An image as a part of a message.
 
     Args:
-        data: The file.
-        name: What to call it in an error.
+        data: The bytes of a PNG, JPEG, GIF or WebP file.
+        name: What to call it in errors, such as its path.
 
     Raises:
-        ImageError: It is no picture that servers take, or too large.
+        ImageError: It is none of these, is cut off, or is too large.
     """
-    image = inspect_image(data, name=name)
+    kind, _, _ = inspect_image(data, name=name)
     text = base64.b64encode(data).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{text}"}}
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{text}"}}
 
 
-def inspect_image(data: bytes, *, name: str = "image") -> ImageInfo:
-    """Find out what a picture is.
+def inspect_image(data: bytes, *, name: str) -> ImageInfo:
+    """Find out what an image is.
 
     Args:
-        data: The file.
-        name: What to call it in an error.
+        data: Its bytes.
+        name: What to call it in errors.
 
     Raises:
-        ImageError: It is no picture that servers take, or too large.
+        ImageError: It is none, is cut off, or is too large.
     """
-    shown = clean_text(repr(name[:SHOWN_NAME_CHARS]))
+    shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
     if len(data) > MAX_BYTES:
-        raise ImageError(f"{shown} is larger than {MAX_BYTES:,} bytes. Make it smaller first.")
-    found = next((kind for start, kind in _KINDS.items() if data.startswith(start)), None)
-    if found is None or (found[0] == "WebP" and data[8:12] != b"WEBP"):
-        raise ImageError(f"{shown} is not a PNG, JPEG, GIF or WebP picture. Convert it first.")
-    kind, measure = found
-    try:
-        width, height = measure(data)
-    except (struct.error, IndexError, ValueError):
-        raise ImageError(f"{shown} begins like a {kind} picture, but its header is damaged.") from None
-    if not (0 < width <= MAX_PIXELS and 0 < height <= MAX_PIXELS):
         raise ImageError(
-            f"{shown} has {width} x {height} pixels; each side must have 1 to {MAX_PIXELS:,}. Scale it first."
+            f"{shown}: the image has {len(data):,} bytes; at most {MAX_BYTES:,}. Make it smaller."
         )
-    return ImageInfo(kind, width, height)
+    reader = next((read for begins, read in _READERS if begins(data)), None)
+    if reader is None:
+        raise ImageError(f"{shown} is no PNG, JPEG, GIF or WebP image. Convert it to one of these.")
+    try:
+        found = ImageInfo(*reader(data))
+    except (struct.error, IndexError, ValueError):
+        raise ImageError(f"{shown}: the image is damaged or cut off. Get a whole copy of it.") from None
+    if not (0 < found.width <= MAX_SIDE and 0 < found.height <= MAX_SIDE):
+        raise ImageError(
+            f"{shown}: the image is {found.width} x {found.height}; each side may be 1 to {MAX_SIDE} pixels. Resize it."
+        )
+    return found
 
 
-def _png(data: bytes) -> tuple[int, int]:
-    if data[12:16] != b"IHDR":
-        raise ValueError
-    width, height = struct.unpack_from(">II", data, 16)
-    return width, height
+def _png(data: bytes) -> tuple[str, int, int]:
+    length, name, width, height = struct.unpack_from(">I4sII", data, 8)
+    if name != b"IHDR" or length != 13:
+        raise ValueError("no header")
+    at = 8
+    while True:
+        length, name = struct.unpack_from(">I4s", data, at)
+        at += 12 + length
+        if at > len(data):
+            raise ValueError("cut off")
+        if name == b"IEND":
+            return "png", width, height
 
 
-def _gif(data: bytes) -> tuple[int, int]:
-    if data[4:6] not in (b"7a", b"9a"):
-        raise ValueError
-    width, height = struct.unpack_from("<HH", data, 6)
-    return width, height
+_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers that stand alone
+_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})  # tables that share the numbers of frame headers
-_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length
-
-
-def _jpeg(data: bytes) -> tuple[int, int]:
-    at = 2
+def _jpeg(data: bytes) -> tuple[str, int, int]:
+    at, size = 2, (0, 0)
     while True:
         if data[at] != 0xFF:
-            raise ValueError
-        marker = data[at + 1]
-        if marker == 0xFF:  # filling
+            raise ValueError("no marker")
+        while data[at] == 0xFF:
             at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return width, height
-        elif marker in _ALONE:
-            at += 2
-        elif marker in (0xD9, 0xDA):  # the picture ends, or begins, without a frame header
-            raise ValueError
-        else:
-            (length,) = struct.unpack_from(">H", data, at + 2)
-            if length < 2:
-                raise ValueError
-            at += 2 + length
+        marker, at = data[at], at + 1
+        if marker in _NO_LENGTH:
+            continue
+        if marker == 0xD9:
+            raise ValueError("no picture")
+        (length,) = struct.unpack_from(">H", data, at)
+        if length < 2:
+            raise ValueError("no length")
+        if marker in _FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 3)
+            size = (width, height)
+        at += length
+        if marker == 0xDA:  # the picture itself follows
+            break
+    if data.rfind(b"\xff\xd9") < at:
+        raise ValueError("cut off")
+    return "jpeg", *size
 
 
-def _webp(data: bytes) -> tuple[int, int]:
-    chunk = data[12:16]
-    if chunk == b"VP8X":
-        return 1 + int.from_bytes(_exactly(data, 24, 3), "little"), 1 + int.from_bytes(
-            _exactly(data, 27, 3), "little"
-        )
-    if chunk == b"VP8L" and data[20] == 0x2F:
+def _gif(data: bytes) -> tuple[str, int, int]:
+    width, height = struct.unpack_from("<HH", data, 6)
+    if not data.rstrip(b"\0").endswith(b";"):
+        raise ValueError("cut off")
+    return "gif", width, height
+
+
+def _webp(data: bytes) -> tuple[str, int, int]:
+    (size,) = struct.unpack_from("<I", data, 4)
+    if size + 8 > len(data):
+        raise ValueError("cut off")
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return "webp", 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if chunk == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        return "webp", 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", data, 26)
-        return width & 0x3FFF, height & 0x3FFF
-    raise ValueError
+        return "webp", width & 0x3FFF, height & 0x3FFF
+    raise ValueError("no picture")
 
 
-def _exactly(data: bytes, at: int, count: int) -> bytes:
-    if len(data) < at + count:
-        raise ValueError
-    return data[at : at + count]
-
-
-_KINDS: dict[bytes, tuple[str, Callable[[bytes], tuple[int, int]]]] = {
-    b"\x89PNG\r\n\x1a\n": ("PNG", _png),
-    b"\xff\xd8\xff": ("JPEG", _jpeg),
-    b"GIF8": ("GIF", _gif),
-    b"RIFF": ("WebP", _webp),
-}
+_READERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], tuple[str, int, int]]], ...] = (
+    (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), _png),
+    (lambda data: data.startswith(b"\xff\xd8\xff"), _jpeg),
+    (lambda data: data.startswith((b"GIF87a", b"GIF89a")), _gif),
+    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", _webp),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel import run_loop
 from pure_agent_loop.kit import Emit, Kit
+from pure_agent_loop.media import user_content
 from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
@@ -109,7 +110,11 @@ class Run:
 
 
 def start_state(
-    task: str, messages: list[Message] | None, system_prompt: str, prompts: Prompts
+    task: str,
+    messages: list[Message] | None,
+    system_prompt: str,
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
 ) -> tuple[QueryState, list[str]]:
     """The state a run starts from, and notices about what had to be repaired in the history.
 
@@ -118,6 +123,7 @@ def start_state(
         messages: The history so far.
         system_prompt: Used unless the history brings its own.
         prompts: The words of the framework.
+        media: Parts of the message besides the text; see `media_parts`.
 
     Raises:
         ConfigError: `task` or `system_prompt` is no text.
@@ -131,12 +137,15 @@ def start_state(
     if history and history[0]["role"] in ("system", "developer"):
         system_prompt = text_of(history.pop(0)["content"])
     state = QueryState(system_prompt=clean_text(system_prompt), messages=history, task=task)
-    state.add_user(task)
+    state.add_user(user_content(task, media))
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
 def resumed_state(
-    task: str | None, state: QueryState | Mapping[str, Any], prompts: Prompts
+    task: str | None,
+    state: QueryState | Mapping[str, Any],
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
 ) -> tuple[QueryState, list[str]]:
     """A copy of a state, ready to go on, and notices about what had to be repaired.
 
@@ -144,6 +153,7 @@ def resumed_state(
         task: Something more to do, under the same limits; None to go on with what it was doing.
         state: A state or its plain form.
         prompts: The words of the framework.
+        media: Parts that come with the task; see `media_parts`.
 
     Raises:
         ConfigError: `task` is no text, or `state` is no state.
@@ -161,7 +171,7 @@ def resumed_state(
         copy.close(prompts.tool_not_started)
         copy.task, copy.tool_rounds, copy.denied = task, 0, {}
         copy.must_close, copy.denied_rounds, copy.stop_hook_count = "", 0, 0  # they were about the old task
-        copy.go_on(task, "follow_up")
+        copy.go_on(user_content(task, media), "follow_up")
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 

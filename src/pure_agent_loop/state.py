@@ -274,14 +274,14 @@ class QueryState(Questions):
         """End the run; the first reason stays."""
         self.stop_reason = self.stop_reason or reason
 
-    def go_on(self, text: str, reason: str, *, synthetic: bool = False) -> None:
+    def go_on(self, content: str | list[dict[str, Any]], reason: str, *, synthetic: bool = False) -> None:
         """The run would have ended, but there is more to do. The answer so far stays in the history."""
         self.stop_reason, self.answer = None, []
         self.max_output_recovery_count, self.asked_again = 0, False
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
         self.tool_rounds = 0  # what is asked now may need tools again
-        self.add_user(text, synthetic=synthetic)
+        self.add_user(content, synthetic=synthetic)
 
     def take_held(self, *, at_end: bool = False) -> list[Incoming]:
         """Take out the held messages that are due; see `Inbox.take`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from pure_agent_loop.calling import ToolContext, enter_call
 from pure_agent_loop.doom import note_result
 from pure_agent_loop.events import Event
 from pure_agent_loop.gate import decide
@@ -94,17 +95,30 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         "call_id": call.id,
         "idempotent": tool is not None and tool.idempotent,
     }
-    key, effect = f"{state.step}:tool:{call.id}", audited(call, _effect(call, tool, kit), state, kit)
+    key, effect = f"{state.step}:tool:{call.id}", audited(call, _effect(call, tool, state, kit), state, kit)
     planned.task = asyncio.create_task(_timed(key, effect, about, kit))
     if planned.seconds is not None:
         planned.deadline = asyncio.get_running_loop().time() + planned.seconds
 
 
-def _effect(call: ToolCall, tool: Tool | None, kit: Kit) -> Callable[[], Awaitable[ToolOutcome]]:
+def _effect(
+    call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit
+) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_attempts if tool is not None and tool.idempotent else 1
+    about = ToolContext(
+        call.name,
+        call.id,
+        state.step,
+        state.session_id,
+        kit.name,
+        state.task,
+        kit.permissions.mode,
+        kit.cancel_token,
+    )
 
     async def effect() -> ToolOutcome:
+        enter_call(about)  # each call has a task of its own
         for _ in range(attempts - 1):
             outcome = await _invoked(call, kit)
             if not outcome.is_error or outcome.is_interrupt:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,11 +16,12 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Compactor, Kit
 from pure_agent_loop.measure import measure
+from pure_agent_loop.memory_file import MEMORY_FILE, append_section
 from pure_agent_loop.messages import Message, user_message
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
+from pure_agent_loop.threads import Raised, run_in_thread
 
-MEMORY_FILE = "MEMORY.md"
 SECTION_TOKENS = 1_000
 DEFAULT_WINDOW = 32_000
 
@@ -87,8 +88,10 @@ class _MemoryRun:
         when = datetime.fromtimestamp(self._kit.clock.now(), timezone.utc)
         section = f"## {when:%Y-%m-%d %H:%M} UTC\n\n{text}\n"
 
-        async def write() -> None:
-            append_section(settings.file, section)
+        async def write() -> None:  # in a thread, because it may have to wait for another writer
+            result = await run_in_thread(partial(append_section, settings.file, section))
+            if isinstance(result, Raised):
+                raise result.error
 
         try:
             await self._kit.journal.effect(f"{state.step}:memory:write", write)
@@ -136,27 +139,6 @@ def _oldest(messages: list[Message], keep: int) -> tuple[list[Message], list[Mes
     )
 
 
-def append_section(path: Path, section: str) -> None:
-    """Add a section to a Markdown file: the whole new file or the old one, never a part.
-
-    Raises:
-        OSError: It cannot be written, or it is a link.
-    """
-    if path.is_symlink():  # it may lead out of the workspace
-        raise OSError(f"{path.name} is a symbolic link")
-    before = path.read_bytes() if path.exists() else b"# Memory\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(before.rstrip() + b"\n\n" + section.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 class Chain:
     """Several compactors, one after the other.
 
@@ -165,20 +147,18 @@ class Chain:
     """
 
     def __init__(self, *compactors: Compactor) -> None:
-        self._compactors = compactors
+        self.compactors = compactors
 
     def with_kit(self, kit: Kit) -> Chain:
         """The chain for one run."""
-        return Chain(
-            *(getattr(each, "with_kit", lambda _, each=each: each)(kit) for each in self._compactors)
-        )
+        return Chain(*(getattr(each, "with_kit", lambda _, each=each: each)(kit) for each in self.compactors))
 
     async def compact(self, state: QueryState) -> None:
         """Ask each in turn."""
-        for each in self._compactors:
+        for each in self.compactors:
             await each.compact(state)
 
     async def force(self, state: QueryState) -> None:
         """Ask each in turn to shorten the history whatever is thought of its length."""
-        for each in self._compactors:
+        for each in self.compactors:
             await getattr(each, "force", each.compact)(state)

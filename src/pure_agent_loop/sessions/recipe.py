@@ -10,9 +10,9 @@ from dataclasses import asdict, fields
 from typing import Any, NoReturn
 
 from pure_agent_loop.budget import Price
-from pure_agent_loop.compaction import Ladder
+from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kit import Kit, NoCompaction
+from pure_agent_loop.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.measure import window_of
@@ -41,7 +41,7 @@ def describe(kit: Kit) -> dict[str, Any]:
         "window": window_of(kit),
         "max_result_chars": kit.max_result_chars,
         "max_error_chars": kit.max_error_chars,
-        "compaction": asdict(kit.compactor) if isinstance(kit.compactor, Ladder) else None,
+        "compaction": _plain_compactor(kit.compactor),
         "prompts": next(
             (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
         ),
@@ -61,6 +61,25 @@ def describe(kit: Kit) -> dict[str, Any]:
 def _flags(tool: Tool) -> dict[str, Any]:
     found = {**{name: getattr(tool, name) for name in _FLAGS}, "judge": tool.judge is not None}
     return {name: value for name, value in found.items() if value}
+
+
+def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
+    if isinstance(compactor, Ladder):
+        return asdict(compactor)
+    if isinstance(compactor, MemoryOverflow):
+        return {"max_history": compactor.max_history, "keep": compactor.keep}
+    if isinstance(compactor, Chain):
+        return {"chain": [_plain_compactor(each) for each in compactor.compactors]}
+    return None
+
+
+def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
+    """The reverse. What it wrote is recorded: in a replay it writes nothing."""
+    if plain is None:
+        return NoCompaction()
+    if "chain" in plain:
+        return Chain(*map(_compactor, plain["chain"]))
+    return MemoryOverflow(".", **plain) if "max_history" in plain else Ladder(**plain)
 
 
 def _plain_prices(prices: Mapping[str, Price]) -> dict[str, Any]:
@@ -103,7 +122,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         context_window=run["window"],
         max_result_chars=run["max_result_chars"],
         max_error_chars=run["max_error_chars"],
-        compactor=NoCompaction() if run["compaction"] is None else Ladder(**run["compaction"]),
+        compactor=_compactor(run["compaction"]),
     )
 
 

@@ -27,7 +27,7 @@ from pure_agent_loop.sessions.replay_journal import (
     Stopped,
     Window,
 )
-from pure_agent_loop.sessions.resume import first_state
+from pure_agent_loop.sessions.resume import first_state, recorded_media
 from pure_agent_loop.sessions.skipping import SkippingLoop
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.state import QueryState
@@ -187,10 +187,12 @@ class _Replay:
         if self._agent is not None and history is None:  # else the history may have brought its own
             words = self._agent.system_prompt
 
-        def begin() -> tuple[QueryState, list[str]]:
-            return start_state(run["task"], history, words, kit.prompts)
+        media = recorded_media(run)
 
-        return first_state(past, "", run["task"], begin, kit.prompts)[0]
+        def begin() -> tuple[QueryState, list[str]]:
+            return start_state(run["task"], history, words, kit.prompts, media)
+
+        return first_state(past, "", run["task"], begin, kit.prompts, media)[0]
 
 
 def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kit import Kit
+from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runner import resumed_state, start_state
 from pure_agent_loop.sessions.recipe import describe
@@ -18,6 +20,7 @@ from pure_agent_loop.text import as_text
 from pure_agent_loop.tokens import estimate_usage
 from pure_agent_loop.tool import ToolOutcome, failed
 
+Parts = Sequence[dict[str, Any]]
 Begin = Callable[[], tuple[QueryState, list[str]]]
 
 
@@ -36,7 +39,9 @@ class Opened:
     journal: SessionJournal
 
 
-def open_session(store: SessionStore, session_id: str, task: str | None, begin: Begin, kit: Kit) -> Opened:
+def open_session(
+    store: SessionStore, session_id: str, task: str | None, begin: Begin, kit: Kit, media: Parts = ()
+) -> Opened:
     """Open a session, and make the state to go on from.
 
     Args:
@@ -45,6 +50,7 @@ def open_session(store: SessionStore, session_id: str, task: str | None, begin: 
         task: What to do; None to go on with what was being done.
         begin: Makes the first state of a new session.
         kit: What the run will work with.
+        media: Parts that come with the task; see `media_parts`.
 
     Raises:
         ConfigError: The id cannot be one, or there is nothing to go on with.
@@ -54,27 +60,28 @@ def open_session(store: SessionStore, session_id: str, task: str | None, begin: 
     """
     log = store.open(session_id)
     try:
-        return _opened(log, task, begin, kit)
+        return _opened(log, task, begin, kit, media)
     except BaseException:
         log.close()
         raise
 
 
-def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit) -> Opened:
+def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Parts) -> Opened:
     past = read_past(log.records)
     notices = (
         [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     )
     is_new = past.state is None
-    state, more = first_state(past, log.session_id, task, begin, kit.prompts)
+    state, more = first_state(past, log.session_id, task, begin, kit.prompts, media)
     journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
-    journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history})
+    shown = {"media": list(media)} if media else {}
+    journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown})
     return Opened(state, [*notices, *more], journal)
 
 
 def first_state(
-    past: Past, session_id: str, task: str | None, begin: Begin, prompts: Prompts
+    past: Past, session_id: str, task: str | None, begin: Begin, prompts: Prompts, media: Parts = ()
 ) -> tuple[QueryState, list[str]]:
     """Where a run starts, and notices about it.
 
@@ -84,6 +91,7 @@ def first_state(
         task: What to do; None to go on with what was being done.
         begin: Makes the first state of a new session.
         prompts: The words of the framework.
+        media: Parts that come with the task.
 
     Raises:
         ConfigError: There is nothing to go on with.
@@ -91,9 +99,10 @@ def first_state(
     old = past.to_state()
     notices: list[str] = []
     if task is None and past.begun is not None:  # it was cut off before anything was written of it
+        media = recorded_media(past.begun)
         if old is None:
             history, words = past.begun.get("history"), past.begun.get("system_prompt", "")
-            begin = partial(start_state, past.begun["task"], history, words, prompts)
+            begin = partial(start_state, past.begun["task"], history, words, prompts, media)
         task = past.begun["task"]
     if old is None:
         if task is None:
@@ -107,10 +116,16 @@ def first_state(
             settle(old, past, prompts)
             past.effects, past.unfinished = {}, set()
         state, repairs = resumed_state(None, old, prompts)
-        state = _with_task(state, task, prompts)
+        state = _with_task(state, task, prompts, media)
         notices += repairs
     state.session_id = session_id
     return state, notices
+
+
+def recorded_media(run: Mapping[str, Any]) -> Parts:
+    """The parts that came with the task of a run, from its record."""
+    found = run.get("media")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
@@ -158,7 +173,7 @@ def _seen(text: str, key: str, past: Past, prompts: Prompts) -> str:
     return text
 
 
-def _with_task(state: QueryState, task: str, prompts: Prompts) -> QueryState:
+def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> QueryState:
     """A new run in the same history: what is known stays, what was counted starts again."""
     state.close(prompts.tool_not_started)
     new = QueryState(
@@ -169,5 +184,5 @@ def _with_task(state: QueryState, task: str, prompts: Prompts) -> QueryState:
         always_allowed=state.always_allowed,
         held=state.held,
     )
-    new.add_user(task)
+    new.add_user(user_content(task, media))
     return new

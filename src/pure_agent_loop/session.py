@@ -1,0 +1,151 @@
+"""Sessions by id, as one object: what there is, what is in it, and what can be made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.messages import Message, to_wire
+from pure_agent_loop.sessions import (
+    JsonlStore,
+    Record,
+    RepairReport,
+    SessionInfo,
+    SessionStore,
+    default_store,
+)
+from pure_agent_loop.sessions.export import to_html, to_markdown
+from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.sessions.transcript import read_past
+
+__all__ = ["Session", "SessionManager"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a session holds.
+
+    Args:
+        id: Its id.
+        messages: The history as the model would get it next, without the system message.
+        task: What was asked last.
+        stop_reason: Why the last run ended; empty if it was cut off.
+        steps: Steps begun in it.
+        problems: A sentence for each thing that was damaged; empty if nothing was.
+        records: The records themselves.
+    """
+
+    id: str
+    messages: list[Message]
+    task: str = ""
+    stop_reason: str = ""
+    steps: int = 0
+    problems: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list, repr=False)
+
+
+class SessionManager:
+    """The sessions in one place.
+
+        sessions = SessionManager("sessions")
+        for info in sessions.list():
+            print(info.id, len(sessions.load(info.id).messages))
+
+    Args:
+        root: A folder, a store of your own, or None for the sessions in the data folder.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | SessionStore | None = None) -> None:
+        if root is None:
+            self.store: SessionStore = default_store()
+        elif isinstance(root, (str, os.PathLike)):
+            self.store = JsonlStore(root)
+        else:
+            self.store = root
+
+    def list(self) -> Sequence[SessionInfo]:
+        """Every session, the one used last first."""
+        return self.store.list()
+
+    def exists(self, session_id: str) -> bool:
+        """True if there is such a session."""
+        return self.store.exists(session_id)
+
+    def load(self, session_id: str) -> Session:
+        """Read a session, also while a run writes it. Changes nothing.
+
+        Raises:
+            ConfigError: The id cannot be one.
+            SessionNotFoundError: There is none.
+            SessionReadError: It cannot be read at all.
+        """
+        loaded = self.store.read(session_id)
+        story, past = read_story(loaded.records), read_past(loaded.records)
+        return Session(
+            id=session_id,
+            messages=to_wire(past.messages),
+            task=story.task,
+            stop_reason=story.stop_reason,
+            steps=story.steps,
+            problems=list(loaded.problems),
+            records=list(loaded.records),
+        )
+
+    def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
+        """Make a new session that begins as another one did.
+
+        Args:
+            session_id: The old one; it stays as it is.
+            step: The last step to copy, from 1 over the whole session; None for all there is.
+            new_id: The name of the new one; None to make one.
+
+        Returns:
+            The id of the new session.
+
+        Raises:
+            ConfigError: An id cannot be one, the new one exists, or there is no such step.
+            SessionError: The old one cannot be read, or the new one cannot be written.
+        """
+        return fork_session(self.store, session_id, step, new_id)
+
+    def repair(self, session_id: str) -> RepairReport:
+        """Write what is whole in a damaged session into a session of its own; the old one stays.
+
+        Raises:
+            ConfigError: The store of these sessions repairs nothing.
+            SessionError: It is not there, is in use, or cannot be read or written.
+        """
+        repair: Any = getattr(self.store, "repair", None)
+        if repair is None:
+            raise ConfigError(f"{type(self.store).__name__} has no repair: only files of JSON lines have it.")
+        report: RepairReport = repair(session_id)
+        return report
+
+    def delete(self, session_id: str) -> None:
+        """Take a session away.
+
+        Raises:
+            ConfigError: The id cannot be one.
+            SessionError: It is not there, is in use, or cannot be taken away.
+        """
+        self.store.delete(session_id)
+
+    def export(self, session_id: str, form: Literal["markdown", "html"] = "markdown") -> str:
+        """A session as a document.
+
+        Args:
+            session_id: Which one.
+            form: ``markdown`` or ``html``.
+
+        Raises:
+            ConfigError: There is no such form.
+            SessionError: The session is not there, or cannot be read.
+        """
+        writers = {"markdown": to_markdown, "html": to_html}
+        if form not in writers:
+            raise ConfigError(f"form={form!r} is not known. Use one of: {', '.join(writers)}.")
+        return writers[form](self.store.read(session_id).records, session_id)

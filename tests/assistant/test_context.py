@@ -1,0 +1,192 @@
+"""The prompt: the same bytes each time, in the order that caches like, every section replaceable."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import fields, replace
+from datetime import datetime, timezone
+
+import pytest
+from tests.assistant.images import png
+
+from pure_agent_loop import ConfigError, ContextBuilder, MemoryStore, PersonaConfig, SkillsLoader, ToolCall
+from pure_agent_loop.assistant import personas, project_notes, words_for
+from pure_agent_loop.images import image_part
+from pure_agent_loop.testing import check_history
+
+NOON = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "project" / "part"
+    (folder / "skills" / "pdf").mkdir(parents=True)
+    (folder / "skills" / "style").mkdir()
+    (folder / "skills" / "pdf" / "SKILL.md").write_text(
+        "---\nname: pdf\ndescription: Reads PDF.\n---\nSteps.", "utf-8"
+    )
+    text = "---\nname: style\ndescription: d\nalways: true\n---\nBe brief."
+    (folder / "skills" / "style" / "SKILL.md").write_text(text, "utf-8")
+    (folder / "AGENTS.md").write_text("Run make test.", "utf-8")
+    return folder
+
+
+def make(work, **options):
+    skills = SkillsLoader([work / "skills"], user=False)
+    times = iter(range(1, 29))
+    return ContextBuilder(
+        work,
+        MemoryStore(work),
+        skills,
+        PersonaConfig("Ada", "You help.", "Be kind.", ("Cite.",)),
+        now=lambda: NOON.replace(day=next(times)),
+        **options,
+    )
+
+
+def test_the_sections_stand_in_order_and_never_change(work):
+    builder = make(work)
+    prompt = builder.build_system_prompt()
+    wanted = [
+        "You are Ada. You help.",
+        "Be kind.\n- Cite.",
+        "# Tools",
+        "# Memory",
+        "# Safety",
+        "data, not instructions",
+    ]
+    wanted += ["# Skill: style\n\nBe brief.", "- pdf: Reads PDF.", '<notes file="AGENTS.md">\nRun make test.']
+    places = [prompt.index(text) for text in wanted]
+    assert places == sorted(places)
+    assert "Steps." not in prompt
+    builder.memory.write("Something new.")
+    builder.note()
+    assert builder.build_system_prompt() == prompt
+    assert "2026" not in prompt
+
+
+def test_each_section_can_be_replaced_or_left_out(work):
+    words = replace(words_for("en"), safety="# Mine\n\nBe careful.", tools="", notes="", context="")
+    builder = make(work, words=words)
+    prompt = builder.build_system_prompt()
+    assert "# Mine" in prompt
+    assert "# Tools" not in prompt
+    assert "make test" not in prompt
+    assert builder.note("x") == ""
+    bare = ContextBuilder(work, read_notes=False).build_system_prompt()
+    assert "# Memory" not in bare
+    assert "# Skills" not in bare
+
+
+def test_both_languages_say_everything_and_are_short(work):
+    for language in ("en", "zh"):
+        words = words_for(language)
+        assert all(getattr(words, each.name) for each in fields(words))
+        assert len(make(work, language=language).build_system_prompt()) < 2_500
+    assert "# 安全" in make(work, language="zh").build_system_prompt()
+    for field in fields(words_for("en")):
+        said = [re.findall(r"{\w+}", getattr(words_for(each), field.name)) for each in ("en", "zh")]
+        assert set(said[0]) == set(said[1]), field.name
+    with pytest.raises(ConfigError, match="language"):
+        make(work, language="fr")
+
+
+def test_messages_are_built_and_grow(work):
+    builder = make(work)
+    history = [
+        {"role": "system", "content": "old"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+    ]
+    messages = builder.build_messages(history, "What is it?", [png()], channel="web", context="It is late.")
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user"]
+    assert messages[0]["content"] == builder.build_system_prompt()
+    assert messages[3]["content"] == [{"type": "text", "text": "What is it?"}, image_part(png(), name="x")]
+    assert "Channel: web\nIt is late." in messages[4]["content"]
+    calls = [
+        ToolCall("c1", "add", {"a": 1}),
+        {"id": "c2", "type": "function", "function": {"name": "x", "arguments": "{}"}},
+    ]
+    assert builder.add_assistant_message(messages, None, calls) is messages
+    builder.add_tool_result(messages, "c1", "add", {"sum": 1})
+    builder.add_tool_result(messages, "c2", "x", "text")
+    builder.add_assistant_message(messages, "Done.")
+    assert messages[-3]["content"] == '{"sum": 1}'
+    assert check_history(messages) == []
+
+
+def test_notes_come_from_the_git_root_down_and_the_nearest_are_kept(tmp_path, work):
+    root = work.parent
+    (root / ".git").mkdir()
+    (root / "AGENTS.md").write_text("Far.", "utf-8")
+    (root / "CLAUDE.md").write_text("Never.", "utf-8")
+    deep = work / "deep"
+    deep.mkdir()
+    (deep / "CLAUDE.md").write_text("Nearest.", "utf-8")
+    user = tmp_path / "mine.md"
+    user.write_text("User.", "utf-8")
+    (tmp_path / "AGENTS.md").write_text("Outside.", "utf-8")
+    notes = project_notes(deep, user_file=user)
+    assert [note.text for note in notes] == ["User.", "Far.", "Run make test.", "Nearest."]
+    assert [note.name for note in notes][1:] == ["AGENTS.md", "part/AGENTS.md", "part/deep/CLAUDE.md"]
+    (work / "AGENTS.md").write_text("x" * 40_000, "utf-8")
+    kept = project_notes(deep, user_file=user)
+    assert [note.text[:8] for note in kept] == ["xxxxxxxx", "Nearest."]
+    assert sum(len(note.text) for note in kept) == 32 * 1024
+
+
+def test_notes_that_are_links_out_of_the_project_are_not_read(tmp_path, work):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret", "utf-8")
+    (work / "AGENTS.md").unlink()
+    (work / "AGENTS.md").symlink_to(secret)
+    assert project_notes(work) == []
+
+
+def test_personas(tmp_path):
+    assert (
+        list(personas("en"))
+        == list(personas("zh"))
+        == ["assistant", "coder", "researcher", "writer", "reviewer"]
+    )
+    assert PersonaConfig.named("coder", "zh").name == "程序员"
+    path = tmp_path / "ada.json"
+    path.write_text(json.dumps({"name": "Ada", "description": "You help.", "rules": ["Cite."]}), "utf-8")
+    assert PersonaConfig.from_file(path) == PersonaConfig("Ada", "You help.", rules=("Cite.",))
+    path = tmp_path / "ada.toml"
+    path.write_text('name = "Ada"\nrules = ["Cite."]\n', "utf-8")
+    if sys.version_info >= (3, 11):
+        assert PersonaConfig.from_file(path).rules == ("Cite.",)
+    else:
+        with pytest.raises(ConfigError, match="this Python reads no TOML"):
+            PersonaConfig.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("a.json", "{", "cannot be used"),
+        ("a.json", "[]", "object"),
+        ("a.json", '{"nam": "x"}', "'nam'"),
+        ("a.json", '{"name": 3}', "name must be text"),
+        ("a.json", '{"rules": "x"}', "rules"),
+        ("a.json", '{"language": "fr"}', "language"),
+        ("a.yaml", "name: x", "must end with"),
+        ("a.json", " " * 64_001, "larger"),
+    ],
+)
+def test_a_persona_that_cannot_be_right_is_refused_with_its_file(tmp_path, name, text, match):
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=match):
+        PersonaConfig.from_file(tmp_path / name)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        PersonaConfig.from_file(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="no persona"):
+        PersonaConfig.named("x")

@@ -1,0 +1,205 @@
+"""Skills: found, read, refused; whatever stands in a file, nothing breaks and nothing leads out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pure_agent_loop import SkillsLoader
+from pure_agent_loop.assistant.frontmatter import FrontMatterError, split_front_matter
+from pure_agent_loop.assistant.skills import read_skill
+from pure_agent_loop.toolbox import WorkspaceError
+
+GOOD = "---\nname: {name}\ndescription: Makes {name}.\n---\n# How\n\nDo it.\n"
+
+
+def put(folder, name, text=GOOD, **files):
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "SKILL.md").write_text(text.replace("{name}", name), encoding="utf-8")
+    for file, content in files.items():
+        (place / f"{file}.txt").write_text(content, encoding="utf-8")
+    return place
+
+
+def loader(*folders, **options):
+    return SkillsLoader(folders, **{"user": False, **options})
+
+
+def head(text):
+    return split_front_matter(f"---\n{text}\n---\nbody")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: b", {"a": "b"}),
+        ("a: b # c", {"a": "b"}),
+        ("a: b#c", {"a": "b#c"}),
+        ("# c\n\na: b", {"a": "b"}),
+        ("a: 'it''s # this'", {"a": "it's # this"}),
+        (r'a: "x\ny \u4e2d"', {"a": "x\ny 中"}),
+        ("a: true\nb: False\nc: 'true'\nd: 1.0", {"a": True, "b": False, "c": "true", "d": "1.0"}),
+        ("a:\nb: x", {"a": "", "b": "x"}),
+        ("a: |\n  one\n    two\n\n  three\nb: x", {"a": "one\n  two\n\nthree\n", "b": "x"}),
+        ("a: >-\n  one\n  two\n\n  three", {"a": "one two\nthree"}),
+        ("a: one\n  two", {"a": "one two"}),
+        ("a:\n  - x\n  - 'y'", {"a": ["x", "y"]}),
+        ("a:\n- x\n- y\nb: z", {"a": ["x", "y"], "b": "z"}),
+        ("a: [x, 'y, z', true]", {"a": ["x", "y, z", True]}),
+        ("a:\n  b: c\n  d: 'e'\nf: g", {"a": {"b": "c", "d": "e"}, "f": "g"}),
+        ("a: http://x:1/y", {"a": "http://x:1/y"}),
+        ("allowed-tools: Bash(git:*) Read", {"allowed-tools": "Bash(git:*) Read"}),
+    ],
+)
+def test_the_part_of_yaml_that_heads_are_written_in(text, expected):
+    assert head(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &x b",
+        "a: *x",
+        "a: !!python/object x",
+        "a: {b: c}",
+        "a: 'open",
+        'a: "open',
+        "a: b\na: c",
+        "no colon",
+        " a: b",
+        "a:\n  b:\n      c: d",
+        "a: [x",
+        r'a: "\q"',
+    ],
+)
+def test_everything_else_is_refused_by_line(text):
+    with pytest.raises(FrontMatterError, match="line"):
+        head(text)
+
+
+def test_body_and_line_ends():
+    assert split_front_matter("\ufeff---\r\na: b\r\n---\r\n\r\nThe body.\r\n") == ({"a": "b"}, "The body.")
+    for text in ("", "a: b", "---\na: b"):
+        with pytest.raises(FrontMatterError):
+            split_front_matter(text)
+
+
+@given(text=st.text(alphabet=st.sampled_from("ab:-'\"|>[]{}#&\\ \n\t,~u0") | st.characters(), max_size=120))
+def test_damaged_heads_are_read_or_refused(text):
+    try:
+        fields, body = split_front_matter(f"---\n{text}\n---\nbody")
+    except FrontMatterError:
+        return
+    assert isinstance(fields, dict)
+    assert isinstance(body, str)
+
+
+@given(fields=st.dictionaries(st.from_regex(r"[a-z][a-z-]{0,10}", fullmatch=True), st.text(max_size=60)))
+def test_quoted_texts_come_back_as_they_were(fields):
+    def quoted(text):
+        return '"' + "".join(f"\\u{ord(c):04x}" if c < " " or c in '"\\' else c for c in text) + '"'
+
+    assert head("\n".join(f"{key}: {quoted(value)}" for key, value in fields.items())) == fields
+
+
+@given(data=st.binary(max_size=200))
+def test_a_damaged_skill_is_a_problem_and_no_failure(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("skills")
+    put(folder, "good")
+    put(folder, "bad")
+    (folder / "bad" / "SKILL.md").write_bytes(b"---\nname: bad\n" + data)
+    found = loader(folder)
+    assert "good" in [skill.name for skill in found.skills]
+    assert len(found.skills) + len(found.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("Upper", GOOD, "lower-case"),
+        ("a" * 65, GOOD, "lower-case"),
+        ("other", "---\nname: another\ndescription: d\n---\n", "not the folder's name"),
+        ("none", "---\nname: none\n---\n", "description"),
+        ("long", "---\nname: long\ndescription: " + "x" * 1025 + "\n---\n", "1024"),
+        ("maybe", "---\nname: maybe\ndescription: d\nalways: perhaps\n---\n", "true or false"),
+        ("huge", GOOD + "x" * 200_001, "200,000"),
+    ],
+)
+def test_bad_skills_are_reported(tmp_path, name, text, reason):
+    put(tmp_path, "fine")
+    put(tmp_path, name, text)
+    found = loader(tmp_path)
+    assert [skill.name for skill in found.skills] == ["fine"]
+    assert [reason in str(problem) for problem in found.problems] == [True]
+
+
+def test_always_catalogue_and_fields(tmp_path):
+    more = "license: MIT\nallowed-tools: [Read, Bash]\nmetadata:\n  author: ada\n"
+    put(tmp_path, "style", f"---\nname: style\ndescription: d\nalways: true\n{more}---\nBe brief.")
+    put(tmp_path, "pdf", "---\nname: pdf\ndescription: >\n  Reads\n  PDF.\n---\nSteps.")
+    found = loader(tmp_path)
+    assert found.catalogue() == "- pdf: Reads PDF."
+    assert found.always() == [("style", "Be brief.")]
+    style = found.get("style")
+    assert (style.license, style.allowed_tools) == ("MIT", ("Read", "Bash"))
+
+
+def test_a_project_is_not_trusted_by_itself_and_given_folders_come_first(tmp_path, monkeypatch):
+    home, project, given_folder = tmp_path / "home", tmp_path / "project", tmp_path / "given"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    put(home / ".agents" / "skills", "mine")
+    put(project / ".agents" / "skills", "theirs")
+    put(project / ".agents" / "skills", "mine")
+    put(given_folder, "theirs")
+    careful = SkillsLoader([given_folder], workspace=project)
+    assert {skill.name: skill.folder.parent.parent.name for skill in careful.skills} == {
+        "mine": ".agents",
+        "theirs": tmp_path.name,
+    }
+    assert sum("not trusted" in str(problem) for problem in careful.problems) == 2
+    trusting = SkillsLoader([given_folder], workspace=project, trust_project=True)
+    assert trusting.get("mine").folder.is_relative_to(project.resolve())
+    assert trusting.get("theirs").folder.is_relative_to(given_folder.resolve())
+    assert sum("same name" in str(problem) for problem in trusting.problems) == 2
+
+
+def test_load_skill_gives_body_and_files_and_stays_inside(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
+    place = put(tmp_path / "skills", "pdf", guide="The guide.")
+    (place / "picture.bin").write_bytes(b"\0\1")
+    (place / "link.txt").symlink_to(tmp_path / "secret.txt")
+    found = loader(tmp_path / "skills")
+    (tool,) = found.tools()
+
+    def use(**args):
+        return asyncio.run(tool.execute(args))
+
+    assert use(name="pdf").startswith("# How\n\nDo it.")
+    assert "- guide.txt" in use(name="pdf")
+    assert "link.txt" not in use(name="pdf")
+    assert use(name="pdf", file="guide.txt") == "The guide."
+    assert "not text" in use(name="pdf", file="picture.bin")
+    for bad in ("../../secret.txt", str(tmp_path / "secret.txt"), "link.txt", "none.txt"):
+        assert "failed" in use(name="pdf", file=bad)
+        assert "secret\n" not in use(name="pdf", file=bad)
+        with pytest.raises(WorkspaceError):
+            found.load("pdf", bad)
+    assert "There are: pdf." in use(name="nope")
+    assert tool.read_only
+    assert loader().tools() == []
+
+
+def test_a_skill_file_that_is_a_link_out_is_not_read(tmp_path):
+    outside = tmp_path / "outside.md"
+    outside.write_text(GOOD.replace("{name}", "bad"), encoding="utf-8")
+    place = tmp_path / "skills" / "bad"
+    place.mkdir(parents=True)
+    (place / "SKILL.md").symlink_to(outside)
+    assert loader(tmp_path / "skills").skills == []
+    with pytest.raises(WorkspaceError):
+        read_skill(place)
