@@ -21,7 +21,6 @@ from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
-    JudgeContext,
     Permission,
     PermissionContext,
     PermissionRequest,
@@ -80,13 +79,8 @@ async def _suggest(
     tool, policy = kit.tools.get(call.name), kit.permissions
     if tool is None or tool.judge is None:
         return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
-    rules = policy.rules
-    context = JudgeContext(
-        attended=kit.on_ask is not None or kit.can_use_tool is not None,
-        deny=rules.patterns("deny", call.name),
-        ask=rules.patterns("ask", call.name),
-        allow=rules.patterns("allow", call.name),
-    )
+    attended = kit.on_ask is not None or kit.can_use_tool is not None
+    context = policy.judge_context(call.name, attended=attended)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
     return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True)

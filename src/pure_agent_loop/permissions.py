@@ -276,6 +276,16 @@ class PermissionPolicy:
             return ALLOWED
         return Permission("ask", "the mode 'ask'")
 
+    def judge_context(self, tool: str, *, attended: bool) -> JudgeContext:
+        """What a tool that judges its own calls is told.
+
+        Args:
+            tool: The tool.
+            attended: A person can be asked.
+        """
+        patterns = self.rules.patterns
+        return JudgeContext(attended, patterns("deny", tool), patterns("ask", tool), patterns("allow", tool))
+
     def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
         rules = self.rules
         return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None

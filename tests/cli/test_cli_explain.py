@@ -20,7 +20,10 @@ def test_it_shows_what_the_same_command_sends(pal, words):
     shown = json.loads(explained.stdout)
     assert encode_body(shown["request"]) == server.requests[-1].raw
     assert shown["schema_version"] == 1
-    assert shown["permissions"] == dict.fromkeys(("list_dir", "read_file", "calculator"), "allow")
+    looking = ("list_dir", "read_file", "glob", "grep", "calculator")
+    assert {name: shown["permissions"][name] for name in looking} == dict.fromkeys(looking, "allow")
+    assert shown["permissions"]["edit_file"] == "ask (the mode 'ask')"
+    assert shown["permissions"]["shell"] == "ask (the mode 'ask'); it judges each call itself"
 
 
 def test_as_text_it_can_be_read(pal):

@@ -43,7 +43,7 @@ def test_the_words_are_those_of_the_library():
     options = parse(["run", "--allow", "a", "--allow", "b", "--deny", "c", "--ask", "d", "x"])
     assert (options.allow, options.deny, options.ask) == (["a", "b"], ["c"], ["d"])
     options = parse(["run", "x"])
-    assert (options.permission_mode, options.mode, options.explain) == ("auto", "react", False)
+    assert (options.permission_mode, options.mode, options.explain) == ("ask", "react", False)
     assert (options.allow, options.deny, options.ask) == ([], [], [])
     assert MODES == ("react", "single")
 
@@ -168,7 +168,7 @@ class TestTerminal:
         terminal, server = asked([answer("I will count.", COUNT), "42."])
         terminal.until(QUESTION)
         lines = terminal.shown.splitlines()
-        assert lines[1:] == [
+        assert lines[2:] == [
             "I will count.",
             "pal: the model wants to call calculator (the rule '*')",
             '  expression: "6*7"',

@@ -40,11 +40,12 @@ class TestText:
         assert done.stdout == "There are two files.\n"
         lines = done.stderr.splitlines()
         assert lines[0].startswith("pal: using scripted at http://127.0.0.1:")
-        assert lines[1:3] == ["I will look.", '-> list_dir(path=".")']
-        assert lines[3].startswith("<- list_dir")
-        assert [line.split()[0] for line in lines[4:6]] == ["a.txt", "b.txt"]
-        assert re.fullmatch(r"pal: completed, 2 steps, 30 tokens, \d+\.\d s", lines[6])
-        assert len(lines) == 7
+        assert lines[1] == "pal: shell: bubblewrap, no network"
+        assert lines[2:4] == ["I will look.", '-> list_dir(path=".")']
+        assert lines[4].startswith("<- list_dir")
+        assert [line.split()[0] for line in lines[5:7]] == ["a.txt", "b.txt"]
+        assert re.fullmatch(r"pal: completed, 2 steps, 30 tokens, \d+\.\d s", lines[7])
+        assert len(lines) == 8
 
     @pytest.mark.parametrize("option", ["-q", "-p", "--quiet", "--print"])
     def test_quiet_shows_the_model_and_the_answer_only(self, pal, option):
@@ -207,13 +208,24 @@ class TestRequest:
         assert (body["temperature"], body["model"]) == (0.1, "other")
         assert "tools" not in body
 
-    def test_the_tools_are_those_for_looking(self, pal):
-        _, server = run(pal, ["Hi."], "hi")
-        assert {tool["function"]["name"] for tool in server.requests[0].body["tools"]} == {
-            "list_dir",
-            "read_file",
-            "calculator",
-        }
+    @pytest.mark.parametrize(
+        ("words", "tools"),
+        [
+            (("--tools", "read"), {"list_dir", "read_file", "calculator"}),
+            (("--tools", "grep, edit_file"), {"grep", "edit_file"}),
+            (("--tools", "none"), set()),
+            (("--no-tools",), set()),
+            (
+                (),
+                {"list_dir", "read_file", "write_file", "edit_file", "glob", "grep", "calculator"}
+                | {"shell", "fetch", "todo_write"},
+            ),
+        ],
+    )
+    def test_the_tools_are_those_that_were_asked_for(self, pal, words, tools):
+        _, server = run(pal, ["Hi."], *words, "hi")
+        offered = server.requests[0].body.get("tools", ())
+        assert {tool["function"]["name"] for tool in offered} == tools
 
     def test_the_tools_see_the_workspace_only(self, pal, tmp_path):
         (tmp_path / "secret.txt").write_text("canary")
@@ -256,5 +268,5 @@ def test_a_key_never_appears_in_what_is_shown(pal):
         done, server = run(pal, [echo], *words, "hi", PAL_API_KEY="sk-canary-4711")
         assert server.requests[0].headers["authorization"] == "Bearer sk-canary-4711"
         assert done.returncode == 1
-        assert "Incorrect API key provided: ***" in done.stderr
+        assert "Incorrect API key provided: [secret:api_key removed]" in done.stderr
         assert "canary" not in done.stdout + done.stderr

@@ -131,8 +131,8 @@ def test_on_a_terminal_the_answer_is_shown_once(pal):
         code, shown = in_terminal(pal, "run", "hi")
     assert code == 0
     assert shown.count("Hello from here.") == 1
-    assert shown.splitlines()[1] == "Hello from here."
-    assert "completed, 1 step" in shown.splitlines()[2]
+    assert shown.splitlines()[2] == "Hello from here."
+    assert "completed, 1 step" in shown.splitlines()[3]
 
 
 def test_on_a_terminal_a_quiet_answer_is_shown_once_too(pal):

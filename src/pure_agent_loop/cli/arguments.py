@@ -24,6 +24,7 @@ THINKING_LEVELS = ("off", "low", "medium", "high")
 TOOL_MODES = ("auto", "native", "json", "text")
 MODES = ("react", "single")
 PERMISSION_MODES = ("ask", "auto", "plan", "bypass")
+SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
 
 _RUN_EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
@@ -37,6 +38,7 @@ examples:
   pal run "Which files are in the docs folder?"
   git diff | pal run -p "Write a commit message for this change."
   pal run --model ./qwen2.5-0.5b.gguf "What is 17 * 23?"
+  pal run --allow edit_file --allow 'shell(npm test)' "Make the tests pass"; pal undo
   pal run --output-format json "Summarise README.md" | jq -r .content
 """
 
@@ -134,7 +136,13 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
-    group.add_argument("--no-tools", action="store_true", help="answer without tools")
+    group.add_argument(
+        "--tools",
+        default="all",
+        metavar="LIST",
+        help="all (the default), read (only to look at files), none, or names: read_file,edit_file,shell",
+    )
+    group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
     group.add_argument(
         "--mode",
         choices=MODES,
@@ -160,17 +168,31 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--permission-mode",
         choices=PERMISSION_MODES,
-        default="auto",
-        help="ask: about tools that may change something; auto: allow what no rule forbids (the default); "
+        default="ask",
+        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
+    group.add_argument(
+        "--sandbox",
+        choices=SANDBOXES,
+        default="auto",
+        help="what holds commands back (default: the best there is here)",
+    )
+    group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
+    group.add_argument(
+        "--unsandboxed-shell",
+        action="store_true",
+        help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
+    )
+    group.add_argument("--no-snapshots", action="store_true", help="do not keep what 'pal undo' needs")
+    group.add_argument("--no-audit", action="store_true", help="do not write calls to the audit log")
     for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):
         group.add_argument(
             f"--{behavior}",
             action="append",
             default=[],
             metavar="RULE",
-            help=f"calls that {meaning}, such as 'read_file(path=docs/*)'; may be repeated",
+            help=f"calls that {meaning}, such as 'edit_file(path=docs/*)', 'shell(npm test)'; repeatable",
         )
 
 

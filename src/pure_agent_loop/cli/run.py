@@ -6,8 +6,6 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,22 +19,16 @@ from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions, way_out
 from pure_agent_loop.cli.task import read_task
+from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.permissions import (
-    AskFunction,
-    Permission,
-    PermissionPolicy,
-    PermissionRequest,
-    PermissionRules,
-)
+from pure_agent_loop.permissions import AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.terminal import one_line, safe_text
-from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox import starter_tools
+from pure_agent_loop.tool import ToolRegistry
 
 SCHEMA_VERSION = 1
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
@@ -63,9 +55,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.hide(os.environ.get(name))
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     questions = Questions.at_terminal(output)
-    agent = _agent(options, choice, workspace, questions)
+    toolset = make_toolset(options, workspace, output, is_tiny=choice.is_tiny)
+    agent = _agent(options, choice, workspace, questions, toolset)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
+    if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
+        output.say(toolset.shell.describe())
     return _Session(options, output, choice.model, workspace, questions, session_id).run(agent, task)
 
 
@@ -90,54 +85,50 @@ def _workspace(name: str) -> Path:
 
 
 def _agent(
-    options: argparse.Namespace, choice: Choice, workspace: Path, questions: Questions | None
+    options: argparse.Namespace,
+    choice: Choice,
+    workspace: Path,
+    questions: Questions | None,
+    toolset: Toolset,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    tools = [] if options.no_tools else starter_tools(workspace)
-    if options.system is not None:
-        settings["system_prompt"] = options.system
+    prompt = system_prompt(options.system, workspace, is_tiny=choice.is_tiny)
+    if prompt is not None:
+        settings["system_prompt"] = prompt
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     return Agent(
         llm=choice.client,
-        tools=tools,
+        tools=toolset.tools,
+        audit=toolset.audit,
+        snapshots=toolset.snapshots,
+        name="pal run",
         limits=LoopLimits(max_turns=options.max_steps),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,
         emit_reasoning_events=options.thinking != "off",
         mode=options.mode,
         permission_mode=options.permission_mode,
-        permission_rules=_rules(options),
-        on_ask=_answers(options, tools, questions),
+        permission_rules=rules_of(options),
+        on_ask=_answers(options, toolset, questions),
         **settings,
     )
 
 
-def _rules(options: argparse.Namespace) -> PermissionRules:
-    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
-
-
 def _answers(
-    options: argparse.Namespace, tools: Sequence[Tool], questions: Questions | None
+    options: argparse.Namespace, toolset: Toolset, questions: Questions | None
 ) -> AskFunction | None:
     """Answers questions. Those that a session has kept may be answered by the options of now."""
     is_new = options.session is None and options.resume is None and not options.go_on
     if is_new:
         return None if questions is None else questions.wait
-    read_only = {tool.name for tool in tools if tool.read_only}
+    tools = ToolRegistry(toolset.tools)
 
     def answer(request: PermissionRequest) -> Permission:
-        now = _suggest(options, request, read_only)
+        now = suggest(options, request, tools, questions)
         return now if now.behavior != "ask" or questions is None else questions.wait(request)
 
     return answer
-
-
-def _suggest(
-    options: argparse.Namespace, request: PermissionRequest, read_only: AbstractSet[str]
-) -> Permission:
-    policy = PermissionPolicy(options.permission_mode, _rules(options))
-    return policy.suggest(request.tool, request.args, read_only=request.tool in read_only)
 
 
 def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
@@ -169,7 +160,7 @@ class _Session:
         self._workspace = workspace
         self._progress = Progress(output, quiet=self._quiet)
         self._outcome = Outcome()
-        self._rules = _rules(options)
+        self._rules = rules_of(options)
         self._questions = questions
         self._session_id = session_id
         self._options = options
@@ -192,13 +183,10 @@ class _Session:
 
     def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
         """Calls that the session has been waiting with; no event of this run will tell about them."""
-        read_only = {
-            each.tool for each in state.questions if (t := agent.tools.get(each.tool)) and t.read_only
-        }
         return [
             Event.permission(each.step, each.tool, each.args, "ask", each.reason, each.call_id)
             for each in state.questions
-            if _suggest(self._options, each, read_only).behavior == "ask"
+            if suggest(self._options, each, agent.tools, self._questions).behavior == "ask"
         ]
 
     def _begin(self) -> None:

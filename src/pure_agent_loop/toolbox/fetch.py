@@ -135,8 +135,13 @@ class Fetch:
         self._lock = threading.Lock()
 
     def tool(self) -> Tool:
-        """The tool ``fetch``, marked as ``read_only``."""
-        return Tool(self.fetch, read_only=True, idempotent=True, timeout=self._timeout + 15)
+        """The tool ``fetch``.
+
+        It is marked as ``read_only`` if there are `allow_hosts`: an address can carry what was read here to
+        whoever owns the host, so a page of anybody is no harmless thing to read.
+        """
+        read_only = bool(self._rules.allow_hosts)
+        return Tool(self.fetch, read_only=read_only, idempotent=True, timeout=self._timeout + 15)
 
     def fetch(self, url: str, offset: int = 0) -> str:
         """Read a web page or a text from the web. Long ones come in parts; the end of each says how to go on.

@@ -1,0 +1,144 @@
+"""What ``pal run`` gives the model to work with, and what watches it: audit log and snapshots."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.paths import data_folder
+from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
+from pure_agent_loop.snapshots import WorkspaceSnapshots
+from pure_agent_loop.text import safe_str
+from pure_agent_loop.tool import Tool, ToolRegistry
+from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_tools, workspace_tools
+
+NOTES_TITLE = "Notes of the project and its people:"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """What a run works with besides its model.
+
+    Args:
+        tools: For the model.
+        shell: What runs its commands; None if it has no shell.
+        audit: Writes down each call.
+        snapshots: Knows what each step changed.
+    """
+
+    tools: list[Tool] = field(default_factory=list)
+    shell: Shell | None = None
+    audit: AuditLog | None = None
+    snapshots: WorkspaceSnapshots | None = None
+
+
+def make_toolset(options: argparse.Namespace, workspace: Path, output: Output, *, is_tiny: bool) -> Toolset:
+    """The tools that the options ask for.
+
+    Args:
+        options: The parsed command line.
+        workspace: The folder they work in.
+        output: Where to say what cannot be had.
+        is_tiny: The model is too small for more than a few tools.
+
+    Raises:
+        ConfigError: There is no tool of a name that was given, or an option cannot be used here.
+    """
+    if options.no_tools or options.tools == "none":
+        return Toolset()
+    if options.tools == "read":
+        return Toolset(starter_tools(workspace), audit=_audit(options, None))
+    shell = Shell(
+        workspace, sandbox=options.sandbox, network=options.network, unsandboxed=options.unsandboxed_shell
+    )
+    tools = [*workspace_tools(workspace), calculator, shell.tool(), Fetch().tool()]
+    if not is_tiny:  # more tools would confuse a tiny model
+        tools += [*TodoList().tools(), *_skills(workspace, output)]
+    if options.tools != "all":
+        tools = _chosen(options.tools, tools)
+    shell_there = shell if any(tool.name == "shell" for tool in tools) else None
+    changing = not all(tool.read_only for tool in tools)
+    snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
+    return Toolset(tools, shell_there, _audit(options, shell_there), snapshots)
+
+
+def _chosen(names: str, tools: Iterable[Tool]) -> list[Tool]:
+    known = {tool.name: tool for tool in tools}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise ConfigError(
+            f"--tools={names} names no tool{': ' + ', '.join(unknown) if unknown else ''}. "
+            f"Use all, read, none, or some of: {', '.join(known)}."
+        )
+    return [known[name] for name in dict.fromkeys(wanted)]
+
+
+def _skills(workspace: Path, output: Output) -> list[Tool]:
+    """The skills of the user. Those of a project are strangers' words until somebody trusts them."""
+    from pure_agent_loop.assistant import SkillsLoader
+
+    loader = SkillsLoader(workspace=workspace)
+    for problem in loader.problems:
+        output.say(f"skill not used: {problem}")
+    return loader.tools() if loader.skills else []
+
+
+def _audit(options: argparse.Namespace, shell: Shell | None) -> AuditLog | None:
+    if options.no_audit:
+        return None
+    notes = {"permission_mode": options.permission_mode, **({"sandbox": shell.sandbox.name} if shell else {})}
+    return AuditLog(notes=notes)
+
+
+def _snapshots(workspace: Path, output: Output) -> WorkspaceSnapshots | None:
+    try:
+        return WorkspaceSnapshots(workspace)
+    except PureAgentLoopError as error:  # the work can be done all the same; it cannot be undone
+        output.say(f"changes of this run cannot be undone: {safe_str(error)}")
+        return None
+
+
+def system_prompt(given: str | None, workspace: Path, *, is_tiny: bool) -> str | None:
+    """The system prompt with what ``AGENTS.md`` says; None for the usual one.
+
+    Args:
+        given: The one of the command line; then it is all.
+        workspace: Where the work is done.
+        is_tiny: The model has no room for more.
+    """
+    if given is not None or is_tiny:
+        return given
+    from pure_agent_loop.agent import DEFAULT_SYSTEM_PROMPT
+    from pure_agent_loop.assistant.notes import project_notes
+
+    notes = project_notes(workspace, user_file=data_folder() / "AGENTS.md")
+    if not notes:
+        return None
+    texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
+    return "\n\n".join([DEFAULT_SYSTEM_PROMPT, NOTES_TITLE, *texts])
+
+
+def rules_of(options: argparse.Namespace) -> PermissionRules:
+    """The rules that the options say."""
+    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
+
+
+def suggest(
+    options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, questions: Questions | None
+) -> Permission:
+    """What the options say about a call that a session has kept."""
+    policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
+    about: Mapping[str, Any] = {}
+    if tool is not None and tool.judge is not None:
+        context = policy.judge_context(request.tool, attended=questions is not None)
+        about = {"own": tool.judge(request.args, context), "judges": True}
+    read_only = tool is not None and tool.read_only
+    return policy.suggest(request.tool, request.args, read_only=read_only, **about)
