@@ -21,6 +21,7 @@ import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, tool
 from pure_agent_loop.errors import SessionLockedError, SessionReadError, SessionWriteError
 from pure_agent_loop.sessions import JsonlStore, PostgresStore
+from pure_agent_loop.sessions.postgres import PostgresLog
 from pure_agent_loop.testing import STORE_RULES, ScriptedLLM, call, check_store
 
 ROOT = Path(__file__).parents[2]
@@ -169,6 +170,27 @@ def test_a_record_that_was_refused_is_not_there_even_if_it_came_through(postgres
         assert texts(store) == ["a", "c"]
 
 
+class Deaf(PostgresLog):
+    """Each answer of the database is lost once, with the connection."""
+
+    heard = ()
+
+    def _put(self, connection, row):
+        super()._put(connection, row)
+        if row["number"] not in self.heard:
+            self.heard = (*self.heard, row["number"])
+            connection.close()
+            raise psycopg.OperationalError("the answer was lost")
+
+
+def test_a_record_whose_answer_was_lost_is_written_once(store):
+    with store.open("s") as log:
+        log.__class__ = Deaf
+        for number in range(4):
+            log.append("user", {"text": number}, durable=number % 2 == 0)
+    assert texts(store) == [0, 1, 2, 3]
+
+
 def test_an_outage_ends_no_run_and_stops_no_other_run(postgres, store, tmp_path):
     """The database comes back only when the other run of the same event loop has ended."""
     away = asyncio.Event()
@@ -186,6 +208,8 @@ def test_an_outage_ends_no_run_and_stops_no_other_run(postgres, store, tmp_path)
 
     async def second():
         await away.wait()
+        for _ in range(5000):  # meanwhile the first one gets as far as it can
+            await asyncio.sleep(0)
         agent = Agent(llm=ScriptedLLM(["Fine."]), sessions=JsonlStore(tmp_path))
         try:
             return await agent.arun("go", session_id="s")
