@@ -31,4 +31,5 @@ class PictureTools:
         with self._workspace.open_for_reading(path) as file:
             data = file.read(MAX_BYTES + 1)
         image = inspect_image(data, name=path)
-        return f"{shown(path)}: {image.kind.upper()}, {image.width} x {image.height} pixels, {len(data):,} bytes."
+        size = f"{image.width} x {image.height} pixels, {len(data):,} bytes"
+        return f"{shown(path)}: {image.kind.upper()}, {size}."
