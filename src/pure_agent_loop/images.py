@@ -74,7 +74,8 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
         raise ImageError(f"{shown}: the image is damaged or cut off. Get a whole copy of it.") from None
     if not (0 < found.width <= MAX_SIDE and 0 < found.height <= MAX_SIDE):
         raise ImageError(
-            f"{shown}: the image is {found.width} x {found.height}; each side may be 1 to {MAX_SIDE} pixels. Resize it."
+            f"{shown}: the image is {found.width} x {found.height}; each side may be 1 to {MAX_SIDE} pixels. "
+            "Resize it."
         )
     return found
 
