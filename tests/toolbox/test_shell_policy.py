@@ -88,6 +88,11 @@ def test_hardly_any_harmless_line_is_asked_about():
         "env",
         "echo $SECRET",
         "echo ~root",
+        "echo /etc/*",
+        "printf %s /home/*/.ssh/*",
+        "awk '{ print ENVIRON[\"HOME\"] }'",
+        "awk 'BEGIN { ARGV[1] = \"x\" }'",
+        "grep x --include=*$y a",
         "jq env x",
         "ls\u00a0-la",
         "",
@@ -269,3 +274,10 @@ def tree(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and ".git" not in path.parts
     }
+
+
+@pytest.mark.parametrize("rule", ["git status", "git *", "timeout 5 git *"])
+def test_a_rule_for_git_does_not_hold_in_another_folder(rule):
+    command = "timeout 5 git status" if rule.startswith("timeout") else "git status"
+    assert ShellPolicy(allow=[rule]).judge(command).behavior == "allow"
+    assert ShellPolicy(allow=[rule]).judge(f"cd hostile && {command}").behavior == "ask"

@@ -37,11 +37,11 @@ class Judge:
 
     Args:
         around: What counts as inside the workspace.
-        line: What speaks against a whole line, for ``bash -c``.
+        line: What speaks against a whole line, for ``bash -c``, and whether a ``cd`` came before it.
     """
 
     around: Surroundings
-    line: Callable[[str], str | None]
+    line: Callable[[str, bool], str | None]
 
     def objection(self, simple: Simple) -> str | None:
         """What speaks against running a command unasked; None if it only looks."""
@@ -67,7 +67,7 @@ class Judge:
             found: str | None = own(words, simple)
             return found
         if name in SHELLS:
-            return self._shell(words)
+            return self._shell(words, simple)
         if name in WRAPPERS:
             return self._wrapper(words, simple)
         if name in READERS:
@@ -87,12 +87,12 @@ class Judge:
             return f"{words[0].text} is used with an option that is not known to be harmless"
         return self._words(inner, simple) if inner else f"{words[0].text} without a command"
 
-    def _shell(self, words: Sequence[Word]) -> str | None:
+    def _shell(self, words: Sequence[Word], simple: Simple) -> str | None:
         if len(words) < 3 or not re.fullmatch(r"-[elux]*c", words[1].text) or not words[2].is_literal:
             return "a shell that reads its commands from somewhere else"
         if any(word.has_expansion for word in words[3:]):
             return "a shell with arguments that are not known"
-        return self.line(words[2].text)
+        return self.line(words[2].text, simple.after_cd)
 
     def _on_find(self, words: Sequence[Word], simple: Simple) -> str | None:
         rest = list(words[1:])

@@ -54,6 +54,13 @@ def path_objection(word: Word, around: Surroundings) -> str | None:
     return f"{word.raw} is outside the workspace"
 
 
+def text_objection(word: Word, around: Surroundings) -> str | None:
+    """What speaks against a word that is only text; a pattern becomes the names of files."""
+    if any(part.kind == "glob" for part in word.parts):
+        return path_objection(word, around)
+    return value_objection(word)
+
+
 def value_objection(word: Word) -> str | None:
     """What speaks against the expansions in a word whose value does no harm otherwise."""
     if word.raw.startswith("~") and len(word.raw) > 1 and word.raw[1] != "/":
@@ -150,7 +157,7 @@ class _Reading:
         return bool(command.short or command.takes or command.long or command.files or command.optional)
 
     def _option(self, word: Word) -> str | None:
-        if not word.is_literal:
+        if not word.is_literal and not self._value_is_pattern(word):
             return f"the option {word.raw} is not known"
         text = word.text
         if text == "--":
@@ -159,6 +166,13 @@ class _Reading:
         if self.command.numbers and re.fullmatch(r"-\d+", text):
             return None
         return self._long(word, text) if text.startswith("--") else self._short(word, text)
+
+    def _value_is_pattern(self, word: Word) -> bool:
+        """Whether all it can become is the same long option with some text, as in ``--include=*.py``."""
+        name, sign, _ = word.head.partition("=")
+        kind = _long_options(self.command.long).get(name[2:], "") if name.startswith("--") else ""
+        plain = all(part.kind in ("text", "glob") for part in word.parts)
+        return bool(sign) and plain and kind in ("text", "?")
 
     def _long(self, word: Word, text: str) -> str | None:
         name, sign, value = text[2:].partition("=")
@@ -212,7 +226,7 @@ class _Reading:
         if not self.ended and word.may_be_option and not self._harmless_option(word):
             return f"{word.raw} may become an option"
         if is_text:
-            return value_objection(word)
+            return text_objection(word, self.around)
         return path_objection(word, self.around)
 
     def _harmless_option(self, word: Word) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -152,11 +152,10 @@ class ShellPolicy:
         if simple.assignments or not simple.words:
             return None
         every = rounds(simple)
-        elsewhere = (
-            simple.after_cd and simple.words[0].text == "git"
-        )  # which may have a hostile configuration
+        if simple.after_cd and any(word.text == "git" for words in every for word in words):
+            return None  # another folder may have a hostile configuration
         for rule in self._allow:
-            if not (elsewhere and rule.is_open) and all(rule.covers(words, self._judge) for words in every):
+            if all(rule.covers(words, self._judge) for words in every):
                 return rule
         return None
 
@@ -174,14 +173,15 @@ class ShellPolicy:
             )
         return None if target.is_plain and target.text == "/dev/null" else "it writes a file"
 
-    def _inner(self, text: str) -> str | None:
+    def _inner(self, text: str, after_cd: bool) -> str | None:
         """What speaks against a line inside a command; the user's allow rules do not reach into it."""
         line = read_line(text)
         if line.trouble or not line.commands:
             return f"the line inside cannot be parsed for sure: {(*line.trouble, 'no command')[0]}"
+        commands = [replace(each, after_cd=True) if after_cd else each for each in line.commands]
         said = next((said for each in line.redirects for said in [self._redirect(each)] if said), None)
         return said or next(
-            (said for each in line.commands for said in [self._judge.objection(each)] if said), None
+            (said for each in commands for said in [self._judge.objection(each)] if said), None
         )
 
 

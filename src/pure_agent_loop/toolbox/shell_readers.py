@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from pure_agent_loop.toolbox.shell_awk import only_prints
 from pure_agent_loop.toolbox.shell_commands import COMMANDS, Command
 from pure_agent_loop.toolbox.shell_git import GIT, GIT_GLOBAL
-from pure_agent_loop.toolbox.shell_options import Surroundings, objection, path_objection, value_objection
+from pure_agent_loop.toolbox.shell_options import (
+    Surroundings,
+    objection,
+    path_objection,
+    text_objection,
+    value_objection,
+)
 from pure_agent_loop.toolbox.shell_words import Word
 
 _CONVERSION = re.compile(r"%(%|[-+ #0-9.*]*[sdiuoxXfFeEgGcbq])")
@@ -24,11 +31,6 @@ _SED_OPTIONS = Command(
     "nErsuz", "e", "", "", "quiet silent regexp-extended expression= separate null-data", text=1,
     pattern="-e --expression",
 )  # fmt: skip
-_FIELD = r'(?:\$(?:\d+|NF|\(NF-\d\))|NR|NF|FNR|"[^"\\$|<>\n]*")'
-_AWK = re.compile(
-    rf"\s*(?:NR\s*(?:==|>|<|>=|<=)\s*\d+|/[^/\\|\n]*/|!?NF)?\s*"
-    rf"(?:\{{\s*print(?:\s*{_FIELD}(?:\s*,?\s*{_FIELD})*)?\s*;?\s*\}})?\s*"
-)
 _AWK_OPTIONS = Command("", "F", operands="paths", text=1)
 _JQ_OPTIONS = Command(
     "rcensSMCRja", "", long="raw-output compact-output exit-status null-input slurp sort-keys "
@@ -124,7 +126,7 @@ _BINARY = frozenset(["=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", 
 _PS = re.compile(r"-?(?:aux?|ax|auxf|auxw+)|-[eAfFlj]+|--forest|--no-headers|--sort=-?%?\w+")
 
 
-def printf(words: Sequence[Word], _around: Surroundings) -> str | None:
+def printf(words: Sequence[Word], around: Surroundings) -> str | None:
     """A format that only prints; `%n` and `-v` would set variables."""
     rest = list(words[1:])
     if rest and rest[0].text == "--":
@@ -133,7 +135,7 @@ def printf(words: Sequence[Word], _around: Surroundings) -> str | None:
         return f"the option {rest[0].raw} is not known to be harmless"
     if rest and (not rest[0].is_literal or "%" in _CONVERSION.sub("", rest[0].text)):
         return f"the format {rest[0].raw} is not known to be harmless"
-    return next((said for said in map(value_objection, rest) if said), None)
+    return next((said for word in rest for said in [text_objection(word, around)] if said), None)
 
 
 def test(words: Sequence[Word], _around: Surroundings) -> str | None:
@@ -196,7 +198,7 @@ def _scripts(words: Sequence[Word], short: str, long: str) -> tuple[list[Word], 
 
 
 def awk(words: Sequence[Word], around: Surroundings) -> str | None:
-    """Only the printing of fields: anything more could write or run."""
+    """Programs that only compute and print."""
     rest = list(words[1:])
     script: Word | None = None
     for at, word in enumerate(rest):
@@ -205,8 +207,8 @@ def awk(words: Sequence[Word], around: Surroundings) -> str | None:
         if not word.head.startswith("-"):
             script = word
             break
-    if script is None or not script.is_literal or not script.text or not _AWK.fullmatch(script.text):
-        return "only the printing of fields is known to be harmless"
+    if script is None or not script.is_literal or not only_prints(script.text):
+        return "only programs that compute and print are known to be harmless"
     if any("=" in word.text or word.may_be_option for word in rest[rest.index(script) + 1 :]):
         return "an operand that sets a variable"
     return objection(_AWK_OPTIONS, rest, around)
