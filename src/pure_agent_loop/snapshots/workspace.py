@@ -18,7 +18,14 @@ from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describ
 from pure_agent_loop.snapshots.restore import Plan, Restorer, make_plan
 from pure_agent_loop.snapshots.scan import Scanner
 from pure_agent_loop.snapshots.store import in_thread, locked
-from pure_agent_loop.snapshots.values import Manifest, SnapshotError, StepInfo, UndoReport, shown_path
+from pure_agent_loop.snapshots.values import (
+    Manifest,
+    ObjectsMissingError,
+    SnapshotError,
+    StepInfo,
+    UndoReport,
+    shown_path,
+)
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000
@@ -129,45 +136,44 @@ class WorkspaceSnapshots:
         known = (await self._history()).steps.get(step_id)
         if known is None:  # pruned meanwhile
             return StepChanges()
-        changes, total = await self._finish(known, picture, is_whole=True)
-        return StepChanges(changes, await self._notice(known, picture, total))
+        changes, words = await self._finish(known, picture, is_whole=True)
+        return StepChanges(changes, " ".join([*words, *self._left_out(picture)]))
 
-    async def _finish(self, step: Step, picture: Picture, *, is_whole: bool) -> tuple[list[FileChange], int]:
-        """Write down how a step ended."""
-        record: Record = {
-            "type": "after",
-            "id": step.id,
-            "whole": is_whole,
-            "files": 0,
-            "added": 0,
-            "removed": 0,
-        }
-        picture = await self._write(
-            record, "after", picture
-        )  # before it is read: what is named is not pruned
-        changes: list[FileChange] = []
-        total = 0
-        if picture.name != step.before and await self._camera.has(step.before):
-            before = await self._camera.manifest(step.before)
-            total = len(changed_files(before, picture.manifest))
-            changes = await describe(self._store, before, picture.manifest, MAX_CHANGES)
-            record["added"] = sum(change.added for change in changes)
-            record["removed"] = sum(change.removed for change in changes)
-            await self._write({**record, "files": total}, "after", picture)
-        return changes, total
+    async def _finish(
+        self, step: Step, picture: Picture, *, is_whole: bool
+    ) -> tuple[list[FileChange], list[str]]:
+        """Write down how a step ended. Returns what it changed, and what people should know about that."""
+        record: Record = {"type": "after", "id": step.id, "whole": is_whole}
+        record |= {"files": 0, "added": 0, "removed": 0}
+        # Before it is read: what is named is not pruned.
+        picture = await self._write(record, "after", picture)
+        if picture.name == step.before or not await self._camera.has(step.before):
+            return [], []
+        try:
+            return await self._compared(step, picture, record)
+        except ObjectsMissingError:  # another process has pruned this step just now
+            return [], []
 
-    async def _notice(self, step: Step, picture: Picture, total: int) -> str:
-        words = []
-        if total > MAX_CHANGES:
-            words.append(f"{total - MAX_CHANGES} more files were changed.")
-        lost = unkept(await self._camera.manifest(step.before), picture.manifest) if total else []
+    async def _compared(
+        self, step: Step, picture: Picture, record: Record
+    ) -> tuple[list[FileChange], list[str]]:
+        before = await self._camera.manifest(step.before)
+        total = len(changed_files(before, picture.manifest))
+        changes = await describe(self._store, before, picture.manifest, MAX_CHANGES)
+        record["added"] = sum(change.added for change in changes)
+        record["removed"] = sum(change.removed for change in changes)
+        await self._write({**record, "files": total}, "after", picture)
+        words = [f"{total - MAX_CHANGES} more files were changed."] if total > MAX_CHANGES else []
+        lost = unkept(before, picture.manifest) if total else []
         if lost:
             words.append(f"Too large or not readable, so it cannot be undone: {_named(lost)}.")
+        return changes, words
+
+    def _left_out(self, picture: Picture) -> list[str]:
         left_out = frozenset(picture.look.left_out)
-        if left_out - self._told:  # once is enough
-            words.append(f"Not looked at for snapshots: {_named(sorted(left_out - self._told))}.")
+        new = left_out - self._told  # once is enough
         self._told |= left_out
-        return " ".join(words)
+        return [f"Not looked at for snapshots: {_named(sorted(new))}."] if new else []
 
     async def _history(self) -> History:
         return await in_thread(self._journal.history)
