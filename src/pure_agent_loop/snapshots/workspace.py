@@ -182,10 +182,10 @@ class WorkspaceSnapshots:
         """Write a line that names a snapshot, and see to it that the snapshot is there."""
         for _ in range(_TRIES):
             line = {**record, key: picture.name}
-            async with locked(self._base):
+            async with locked(self._base):  # so nothing is pruned between the line and the look
                 await in_thread(lambda line=line: self._journal.append(line))  # type: ignore[misc]
-            if await self._camera.has(picture.name):
-                return picture
+                if await self._camera.has(picture.name):
+                    return picture
             self._camera.forget()  # pruned before the line was written; from now on it is needed
             picture = await self._camera.take()
         raise SnapshotError("The snapshot is pruned by another process as soon as it is taken.")
@@ -314,7 +314,7 @@ class WorkspaceSnapshots:
         most = self._keep_steps if keep_steps is None else keep_steps
         async with locked(self._base):
             gone = await in_thread(lambda: self._forget(days, most))
-        await self._store.prune((await self._history()).names())
+            await self._store.prune((await self._history()).names())
         self._camera.forget()
         return gone
 
