@@ -39,7 +39,7 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local,durable,dev]'
 	@touch $@
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt

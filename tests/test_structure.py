@@ -33,7 +33,7 @@ LAYERS = [
     ("kernel", "kernel"),
     ("facades", "result stream bridge runner conversation explain agent_checks agent ai_client loop"),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions"),
-    ("batteries", "toolbox testing evaluation doctor"),
+    ("batteries", "toolbox testing evaluation doctor durable"),
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
@@ -44,6 +44,7 @@ WHOLE_PACKAGES = {
     "evaluation",
     "doctor",
     "sessions",
+    "durable",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

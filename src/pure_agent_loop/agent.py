@@ -333,12 +333,18 @@ class Agent:
         state: QueryState | Mapping[str, Any] | None = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        sessions: SessionStore | None = None,
     ) -> Run:
-        """Make a run without starting it; `run` and its three siblings start it. See `run`."""
+        """Make a run without starting it; `run` and its three siblings start it. See `run`.
+
+        Args:
+            sessions: Where the session is kept, instead of where this agent keeps its own.
+        """
         if session_id is None:
             start, kit = self._start(task, messages, state)
         else:
-            start, kit = self._open(session_id, task, messages, state)
+            store = sessions or self._sessions
+            start, kit = self._open(session_id, task, messages, state, store)
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
 
     def _open(
@@ -347,6 +353,7 @@ class Agent:
         task: str | None,
         messages: list[Message] | None,
         state: QueryState | Mapping[str, Any] | None,
+        store: SessionStore | None,
     ) -> tuple[QueryState, Kit]:
         from pure_agent_loop.sessions import default_store
         from pure_agent_loop.sessions.resume import open_session
@@ -359,8 +366,7 @@ class Agent:
         def begin() -> tuple[QueryState, list[str]]:
             return start_state(str(task), messages, self.system_prompt, self._kit.prompts)
 
-        store = self._sessions or default_store()
-        opened = open_session(store, session_id, task, begin, self._kit)
+        opened = open_session(store or default_store(), session_id, task, begin, self._kit)
         opening = (*self._kit.opening, *opened.notices)
         return opened.state, replace(self._kit, opening=opening, journal=opened.journal)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.cli.durable_arguments import add_durable
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.evaluation import command as evaluation
@@ -83,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     add_sessions(commands)
     add_replay(commands)
+    add_durable(commands)
     return parser
 
 
