@@ -2,8 +2,8 @@
 
     python -m benchmarks.durable_kill --kills 300
 
-Two workers work at the same time. Each kill is a SIGKILL of one of them; the other takes its runs over, and a
-new one is started. Each run makes calls of tools that leave marks when they begin and when they have taken
+Three workers work at the same time. Each kill is a SIGKILL of one of them; the others take its
+runs over, and a new one is started. Each run makes calls of tools that leave marks when they begin and when they have taken
 effect. At the end each run is compared with its marks and with its session.
 """
 
@@ -38,7 +38,7 @@ ROUNDS = [[("put", 1)], [("put", 2), ("look", 3)], [("again", 4), ("put", 5)], [
 CALLS = [each for one in ROUNDS for each in one]
 DONE = "Done."
 TOOL_SECONDS = 0.02
-WORKERS, AT_ONCE, PATIENCE = 2, 6, 120.0
+WORKERS, AT_ONCE, PATIENCE = 3, 6, 120.0
 
 
 def next_answer(messages: Sequence[dict[str, Any]]) -> Any:
@@ -86,14 +86,15 @@ def be_zygote(database: str, url: str, marks: Path) -> None:
     gc.freeze()
     for _ in sys.stdin:
         pid = os.fork()
-        if not pid:
-            try:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                Engine(database, agents={"worker": make_agent(url, marks)}, grace=5).run_worker(
-                    lambda _: (sys.stdout.write(f"{os.getpid()}\n"), sys.stdout.flush())[1]
-                )
-            finally:
-                os._exit(0)
+        if pid:
+            continue
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            Engine(database, agents={"worker": make_agent(url, marks)}).run_worker(
+                lambda _: print(os.getpid(), flush=True)
+            )
+        finally:
+            os._exit(0)
 
 
 class Workers:
@@ -102,22 +103,31 @@ class Workers:
     def __init__(self, database: str, url: str, marks: Path) -> None:
         words = [sys.executable, "-m", "benchmarks.durable_kill", "--zygote", database, url, str(marks)]
         self._zygote = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.ids: list[int] = []
+        self._ready: list[int] = []
+        for _ in range(WORKERS):
+            self._start()
+        self._wait_for(1)
 
-    def start(self) -> None:
+    def _start(self) -> None:
         assert self._zygote.stdin is not None
-        assert self._zygote.stdout is not None
         self._zygote.stdin.write("fork\n")
         self._zygote.stdin.flush()
-        self.ids.append(int(self._zygote.stdout.readline()))
 
-    def kill(self, index: int) -> None:
-        os.kill(self.ids.pop(index), signal.SIGKILL)
+    def _wait_for(self, count: int) -> None:
+        assert self._zygote.stdout is not None
+        while len(self._ready) < count:
+            self._ready.append(int(self._zygote.stdout.readline()))
+
+    def kill(self, rng: random.Random) -> None:
+        """Kill one of two that work; a new one begins meanwhile."""
+        self._wait_for(2)
+        os.kill(self._ready.pop(rng.randrange(2)), signal.SIGKILL)
+        self._start()
 
     def close(self) -> None:
-        for pid in self.ids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._wait_for(WORKERS)
+        for pid in self._ready:
+            os.kill(pid, signal.SIGKILL)
         assert self._zygote.stdin is not None
         self._zygote.stdin.close()
         self._zygote.wait(30)
@@ -137,15 +147,12 @@ def kill_workers(folder: Path, kills: int, seed: int, say: Callable[[str], None]
     with ScriptedServer(handler=lambda request: next_answer(request.messages)) as server:
         workers = Workers(database, server.base_url, marks)
         try:
-            for _ in range(WORKERS):
-                workers.start()
             with Engine(database) as engine:
                 for count in range(kills):
                     while len(engine.tasks("running")) + len(engine.tasks("pending")) < AT_ONCE:
                         handles.append(engine.submit("worker", f"Run {len(handles)}"))
-                    time.sleep(rng.uniform(0.05, 0.6))
-                    workers.kill(rng.randrange(WORKERS))
-                    workers.start()
+                    time.sleep(rng.uniform(0, 0.5))
+                    workers.kill(rng)
                     say(f"{count + 1} kills, {len(handles)} runs")
                 results = [each.result(PATIENCE) for each in handles]
         finally:

@@ -120,6 +120,14 @@ class Engine:
         self._client.info(run_id)
         return Handle(self._client, run_id)
 
+    def agents_known(self) -> list[str]:
+        """The names of the agents that workers on this database have had so far.
+
+        Raises:
+            DurableError: The database cannot be used.
+        """
+        return list(self._client.agents())
+
     def tasks(
         self, status: str | None = None, agent: str | None = None, limit: int | None = 100
     ) -> list[TaskInfo]:
