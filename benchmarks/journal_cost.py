@@ -6,7 +6,8 @@ A step is five records: the intent and the result of a tool call, each on the di
 three plain ones. Each carries ``--bytes`` characters of data. The folder decides which disk is measured.
 
 ``bare`` is what the disk takes by itself: the same bytes in five writes, two of them flushed. ``CPU`` is how
-long the process itself was working; on a busy machine the rest is waiting for a turn.
+long the process itself was working; on a busy machine the rest is waiting for a turn. PostgreSQL runs on the
+same machine, over a socket of the file system.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pure_agent_loop.sessions import JsonlStore, SessionLog, SessionStore, SqliteStore
+from pure_agent_loop.sessions import JsonlStore, PostgresStore, SessionLog, SessionStore, SqliteStore
 from pure_agent_loop.sessions.disk import flush_to_disk
+from pure_agent_loop.testing import PostgresServer
 
 STORES: dict[str, Callable[[Path], SessionStore]] = {
     "jsonl": lambda folder: JsonlStore(folder / "sessions"),
@@ -69,9 +71,8 @@ def _summed_up(taken: list[float]) -> str:
     return f"{min(taken):8.2f} {statistics.median(taken):8.2f} {statistics.mean(taken):8.2f} {slow:8.2f}"
 
 
-def measure(name: str, folder: Path, steps: int, text: str) -> str:
+def measure(name: str, store: SessionStore, steps: int, text: str) -> str:
     """One row of the table."""
-    store = STORES[name](folder)
     with store.open("flushed") as log:
         busy = time.process_time()
         flushed = measure_writing(log, steps, text, durable=True)
@@ -99,9 +100,11 @@ def main() -> None:
     text = ("é" + "x" * 39) * (given.bytes // 40)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         print(measure_bare(Path(folder), given.steps, text))
-    for name in STORES:
+    for name, make in STORES.items():
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            print(measure(name, Path(folder), given.steps, text))
+            print(measure(name, make(Path(folder)), given.steps, text))
+    with PostgresServer(folder=given.folder, fsync=True) as server, PostgresStore(server.url) as store:
+        print(measure("postgres", store, given.steps, text))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+from pure_agent_loop.testing import PostgresServer
+
 NETWORK_FLAG = "PAL_TESTS_NETWORK"
 _FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PURE_AGENT_LOOP_LANG")
 
@@ -44,6 +46,13 @@ if not os.environ.get(NETWORK_FLAG):
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A real PostgreSQL, one for each process of tests. What is not durable stays in its memory for long."""
+    with PostgresServer(settings={"wal_writer_delay": "10s"}) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

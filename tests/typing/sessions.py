@@ -1,22 +1,37 @@
-"""Both stores are stores, and their logs logs. Only type checkers read this file; it is never run."""
+"""All stores are stores, and their logs logs. Only type checkers read this file; it is never run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pure_agent_loop.sessions import JsonlStore, Record, SessionLog, SessionStore, SqliteStore, default_store
+from pure_agent_loop.sessions import (
+    JsonlStore,
+    PostgresStore,
+    Record,
+    SessionLog,
+    SessionStore,
+    SqliteStore,
+    default_store,
+)
 from pure_agent_loop.testing import check_store
 
 
 def stores() -> list[SessionStore]:
-    return [JsonlStore("a"), SqliteStore(Path("b")), default_store()]
+    return [JsonlStore("a"), SqliteStore(Path("b")), PostgresStore("postgresql:///c"), default_store()]
 
 
-def logs(file: JsonlStore, database: SqliteStore, any_store: SessionStore) -> list[SessionLog]:
+def logs(
+    file: JsonlStore, database: SqliteStore, server: PostgresStore, any_store: SessionStore
+) -> list[SessionLog]:
     with any_store.open("s") as log:
         record: Record = log.append("user", {"text": "hi"}, parent=None, durable=True)
         print(record.to_line(), log.records[0].id, log.problems[0])
-    return [file.open("s"), database.open("s", create=False), any_store.open("s")]
+    return [
+        file.open("s"),
+        database.open("s", create=False),
+        server.open("s", takeover=True),
+        any_store.open("s"),
+    ]
 
 
 def rules() -> None:

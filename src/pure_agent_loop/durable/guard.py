@@ -51,6 +51,7 @@ class GuardedLog:
 
     def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
+        self.is_remote: bool = getattr(log, "is_remote", False)  # then the journal appends in a thread
 
     @property
     def session_id(self) -> str:

@@ -7,6 +7,7 @@
     log       what every log does
     jsonl     a file for each session (`disk` writes, `peek` lists)
     sqlite    all sessions in one SQLite file
+    postgres  sessions in a database, for fleets (`postgres_link` connects, `postgres_owner` shows who lives)
 
 docs/sessions.md describes the format and what happens after damage.
 """
@@ -21,6 +22,7 @@ from pure_agent_loop.errors import (
 from pure_agent_loop.paths import data_folder
 from pure_agent_loop.sessions.jsonl import JsonlStore, RepairReport
 from pure_agent_loop.sessions.parse import Transcript, parse
+from pure_agent_loop.sessions.postgres import PostgresStore
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.sqlite import SqliteStore
 from pure_agent_loop.sessions.store import (
@@ -35,6 +37,7 @@ from pure_agent_loop.sessions.store import (
 __all__ = [
     "JsonlStore",
     "Loaded",
+    "PostgresStore",
     "Record",
     "RepairReport",
     "SessionError",

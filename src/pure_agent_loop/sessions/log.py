@@ -8,16 +8,23 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.lock import SessionLock
 from pure_agent_loop.sessions.parse import Transcript
 from pure_agent_loop.sessions.records import Record, is_type
 from pure_agent_loop.text import to_jsonable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class Lock(Protocol):
+    """What keeps other writers away."""
+
+    def release(self) -> None:
+        """Let others write."""
+        ...
 
 
 class BaseLog(ABC):
@@ -30,9 +37,9 @@ class BaseLog(ABC):
         now: Gives the time, in seconds since the epoch.
     """
 
-    def __init__(
-        self, session_id: str, found: Transcript, lock: SessionLock, now: Callable[[], float]
-    ) -> None:
+    is_remote = False  # of one that is, an append may take long, and belongs into a thread
+
+    def __init__(self, session_id: str, found: Transcript, lock: Lock, now: Callable[[], float]) -> None:
         self.session_id = session_id
         self.records = tuple(found.records)
         self.problems = tuple(found.problems)

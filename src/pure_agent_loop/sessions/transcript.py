@@ -19,9 +19,12 @@ knows whether the tool took effect.
 
 from __future__ import annotations
 
+import asyncio
 import operator
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from pure_agent_loop.errors import LLMError
@@ -35,6 +38,7 @@ from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str, to_jsonable
+from pure_agent_loop.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolOutcome
 
 T = TypeVar("T")
@@ -176,6 +180,10 @@ def describe_failure(error: Exception) -> dict[str, Any]:
 class SessionJournal:
     """Writes a run into its session.
 
+    A log that says `is_remote` is written in a thread: while its database is away, other runs of the event
+    loop go on. What is written where nothing can be awaited waits for the next effect then, which begins
+    when that is written, or for the end of the run.
+
     Args:
         log: The session, open for writing.
         past: Where it stood when it was opened; its effects are returned instead of made to happen.
@@ -190,6 +198,9 @@ class SessionJournal:
         self._written = list(past.messages)
         self._compared = False
         self._taken = 0
+        self._is_remote: bool = getattr(log, "is_remote", False)
+        self._due: list[partial[Record]] = []
+        self._turn = threading.Lock()
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """A run begins.
@@ -212,18 +223,20 @@ class SessionJournal:
             return value
         if about is not None:
             if key in self._unfinished and not about["idempotent"]:
-                return self._record(key, cast("T", self._unknown(about["tool"])))
-            self._log.append("intent", {"key": key, **about}, durable=True)
+                return await self._record(key, cast("T", self._unknown(about["tool"])))
+            await self._append("intent", {"key": key, **about}, durable=True)
+        elif self._due:
+            await self._written_out(self._write_due)
         try:
             value = await run()
         except Exception as error:
-            self._log.append("failure", {"key": key, **describe_failure(error)})
+            await self._append("failure", {"key": key, **describe_failure(error)})
             raise
         step, _, what = key.partition(":")
         if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
             self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
             self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
-        return self._record(key, value)
+        return await self._record(key, value)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due out of the inbox and record it, or return what was recorded.
@@ -236,7 +249,10 @@ class SessionJournal:
         if key in self._recorded:
             return [Incoming(*each) for each in decode(*self._recorded.pop(key))]
         taken = inbox.take(at_end=at_end)
-        return self._record(key, taken) if taken else taken
+        if taken:
+            kind, plain = encode(taken)
+            self._put_down(kind, {"key": key, "value": plain}, durable=True)
+        return taken
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Write the messages that came in, and where the run stands.
@@ -246,13 +262,15 @@ class SessionJournal:
         """
         messages, known = state.messages, len(self._written)
         if not self._is_continued(messages):
-            self._log.append("boundary", {"messages": messages})
+            self._put_down("boundary", {"messages": list(messages)})
         elif len(messages) > known:
-            self._log.append("messages", {"messages": messages[known:]})
+            self._put_down("messages", {"messages": messages[known:]})
         self._written = list(messages)
         form = state.to_dict()
         del form["messages"]
-        self._log.append("state", form, durable=True)
+        self._put_down("state", form, durable=True)
+        if form["stop_reason"] is not None:
+            self._write_due()  # nothing comes after it
         ahead, self._taken = _ahead(form), 0
         self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
         self._unfinished = {key for key in self._unfinished if ahead(key)}
@@ -269,8 +287,46 @@ class SessionJournal:
             return messages[:known] == self._written
         return len(messages) >= known and all(map(operator.is_, self._written, messages))
 
-    def _record(self, key: str, value: T) -> T:
+    async def _record(self, key: str, value: T) -> T:
         self._unfinished.discard(key)
         kind, plain = encode(value)
-        self._log.append(kind, {"key": key, "value": plain}, durable=True)
+        await self._append(kind, {"key": key, "value": plain}, durable=True)
         return value
+
+    async def _append(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+        if not self._is_remote:
+            self._log.append(kind, data, durable=durable)
+            return
+
+        def write() -> None:
+            self._write_due()
+            self._log.append(kind, data, durable=durable)
+
+        await self._written_out(write)
+
+    async def _written_out(self, write: Callable[[], None]) -> None:
+        """Write in a thread. Also one who is cancelled waits for it: what happened is to be recorded."""
+        writing = asyncio.ensure_future(run_in_thread(write))
+        cancelled: asyncio.CancelledError | None = None
+        while not writing.done():
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError as error:  # noqa: PERF203 - as often as it is cancelled
+                cancelled = error
+        if isinstance(found := writing.result(), Raised):
+            raise found.error
+        if cancelled is not None:
+            raise cancelled
+
+    def _put_down(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+        write = partial(self._log.append, kind, data, durable=durable)
+        if self._is_remote:
+            self._due.append(write)
+        else:
+            write()
+
+    def _write_due(self) -> None:
+        with self._turn:
+            while self._due:
+                self._due[0]()
+                del self._due[0]
