@@ -2,8 +2,8 @@
 
     python -m benchmarks.durable_kill --kills 300
 
-Three workers work at the same time. Each kill is a SIGKILL of one of them; the others take its
-runs over, and a new one is started. Each run makes calls of tools that leave marks when they begin and when they have taken
+Three workers work at the same time. Each kill is a SIGKILL of one of them; the others take its runs over, and
+a new one is started. Each run makes calls of tools that leave marks when they begin and when they have taken
 effect. At the end each run is compared with its marks and with its session.
 """
 
@@ -125,6 +125,7 @@ class Workers:
         self._start()
 
     def close(self) -> None:
+        """Kill them all."""
         self._wait_for(WORKERS)
         for pid in self._ready:
             os.kill(pid, signal.SIGKILL)
@@ -200,7 +201,9 @@ def _repeated(records: Sequence[Record]) -> list[str]:
     return found
 
 
-def _compare(name: str, n: int, text: str, marks: Counter[str], counts: Counter[str], wrong: list[str]) -> None:
+def _compare(
+    name: str, n: int, text: str, marks: Counter[str], counts: Counter[str], wrong: list[str]
+) -> None:
     starts, ends = marks[f"start {name} {n}"], marks[f"end {name} {n}"]
     fine = text == f"{name} {n} is done"
     counts["steps"] += 1

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of
@@ -32,6 +33,7 @@ from pure_agent_loop.text import safe_str, to_jsonable
 LOG = logging.getLogger("pure_agent_loop")
 MOST_ATTEMPTS = 200  # of one run: work that ends each process that takes it up must not go round for ever
 PAUSE_SECONDS = 0.5
+CANCEL_SECONDS = 5.0
 InThread = Callable[..., Any]
 
 
@@ -65,6 +67,7 @@ class Attempt:
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
         self.guard = Guard()
+        self._token = CancelToken()
 
     async def work(self) -> dict[str, Any] | None:
         """Do the work, trying again while the session is not to be had.
@@ -111,7 +114,7 @@ class Attempt:
         takeover = self._takeover and not is_new
         store = GuardedStore(self._store, self._run_id, self.guard, takeover=takeover)
         task = self._task if is_new else None
-        run = self._agent.prepare(task, session_id=self._session_id, sessions=store)
+        run = self._agent.prepare(task, session_id=self._session_id, sessions=store, cancel_token=self._token)
         answers = self._client.answers(self._run_id)
         for question in run.state.questions:
             said = answers.get((question.step, question.call_id))
@@ -120,6 +123,17 @@ class Attempt:
         return run
 
     async def _watch(self, run: Run) -> None:
+        """Let it run. If this is cancelled, the run ends by itself, and says so to those who read its events."""
+        reading = asyncio.create_task(self._read(run))
+        try:
+            await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            self._token.cancel("The run was cancelled.")
+            await asyncio.wait({reading}, timeout=CANCEL_SECONDS)
+            reading.cancel()
+            raise
+
+    async def _read(self, run: Run) -> None:
         writer = EventWriter(self._client.database, self._run_id, secrets.token_hex(4), self._in_thread)
         try:
             async with aclosing(run.stream()) as events:

@@ -106,7 +106,6 @@ class Client:
             "queue_name": self._queue_of(check_agent_name(agent)),
             "workflow_id": run_id,
             "app_version": APP_VERSION,
-            "attributes": {"agent": agent},
             **({} if priority is None else {"priority": priority}),
         }
         session = run_id if session_id is None else check_session_id(session_id)
@@ -153,19 +152,17 @@ class Client:
         if status is not None and status not in STATUSES:
             raise ConfigError(f"status={status!r:.40} is not known. Use one of: {', '.join(STATUSES)}.")
         wanted: list[TaskInfo] = []
-        for each in self._all(status, agent):
+        for each in self._all(status):
             if limit is not None and len(wanted) >= limit:
                 break
-            if status is None or each.status == status:
+            if status in (None, each.status) and agent in (None, each.agent):
                 wanted.append(each)
         return wanted
 
-    def _all(self, status: str | None, agent: str | None) -> Iterator[TaskInfo]:
+    def _all(self, status: str | None) -> Iterator[TaskInfo]:
         options: dict[str, Any] = {"name": WORKFLOW, "sort_desc": True, "limit": _PAGE}
         if status is not None:
             options["status"] = _STATES.get(status, ["SUCCESS"])
-        if agent is not None:
-            options["attributes"] = {"agent": agent}
         offset = 0
         while True:
             with self._asking():
