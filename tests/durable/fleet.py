@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -9,8 +11,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from pure_agent_loop.cli import main
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.testing import ScriptedServer, call
 
@@ -29,12 +32,20 @@ def next_answer(request: Any) -> Any:
     return call(name, n=int(number))
 
 
+class Done(NamedTuple):
+    """What a command said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 class Fleet:
     """One database, and workers on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: str = "") -> None:
         self.folder = folder
-        self.database = f"sqlite:///{folder / 'd.sqlite'}"
+        self.database = database or f"sqlite:///{folder / 'd.sqlite'}"
         self.marks_path, self.gate = folder / "marks", folder / "gate"
         self.server = ScriptedServer(handler=next_answer)
         self.workers: list[subprocess.Popen[str]] = []
@@ -100,18 +111,19 @@ class Fleet:
     def marks(self) -> list[str]:
         return self.marks_path.read_text().splitlines() if self.marks_path.exists() else []
 
-    def pal(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command in a process of its own."""
-        return subprocess.run(
-            [sys.executable, "-m", "pure_agent_loop", *words],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+    def pal(self, *words: str) -> Done:
+        """A command of the command line, in this process: the worker is in another one."""
+        out, err, before = io.StringIO(), io.StringIO(), dict(os.environ)
+        stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO())
+        os.environ.update(self.environment)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(words)
+        finally:
+            sys.stdin = stdin
+            os.environ.clear()
+            os.environ.update(before)
+        return Done(code, out.getvalue(), err.getvalue())
 
     def pal_json(self, *words: str) -> Any:
         done = self.pal(*words, "--json")

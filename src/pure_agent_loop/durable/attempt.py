@@ -123,7 +123,7 @@ class Attempt:
         return run
 
     async def _watch(self, run: Run) -> None:
-        """Let it run. If this is cancelled, the run ends by itself, and says so to those who read its events."""
+        """Let it run. If this is cancelled, the run ends by itself, and readers of its events see that."""
         reading = asyncio.create_task(self._read(run))
         try:
             await asyncio.shield(reading)
