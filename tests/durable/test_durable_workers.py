@@ -95,6 +95,8 @@ def test_sigterm_lets_a_tool_end_and_hands_the_run_over(fleet, until):
     fleet.start()
     assert handle.result(60).content == "Did 2."
     assert fleet.marks() == ["start 1", "end 1", "start 2", "end 2"]
+    asked = [each["content"] for each in fleet.server.requests[-1].messages if each["role"] == "user"]
+    assert asked == ["wait 1, put 2"]  # the task was given once
 
 
 def test_limits_of_a_model_hold(fleet, until):
