@@ -38,7 +38,7 @@ LAYERS = [
         "result stream bridge runner starting conversation explain agent_checks agent ai_client loop",
     ),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions session"),
-    ("batteries", "toolbox snapshots audit assistant testing evaluation doctor"),
+    ("batteries", "toolbox snapshots audit assistant durable testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
@@ -52,6 +52,7 @@ WHOLE_PACKAGES = {
     "sessions",
     "snapshots",
     "assistant",
+    "durable",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

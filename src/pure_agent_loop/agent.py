@@ -352,9 +352,14 @@ class Agent:
         inbox: Inbox | None = None,
         session_id: str | None = None,
         media: Iterable[MediaItem] | None = None,
+        sessions: SessionStore | None = None,
     ) -> Run:
-        """Make a run without starting it; `run` and its three siblings start it. See `run`."""
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media)
+        """Make a run without starting it; `run` and its three siblings start it. See `run`.
+
+        Args:
+            sessions: Where the session is kept, instead of where this agent keeps its own.
+        """
+        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media, sessions)
 
     def _prepare(
         self,
@@ -365,12 +370,20 @@ class Agent:
         inbox: Inbox | None,
         session_id: str | None,
         media: Iterable[MediaItem] | None,
+        sessions: SessionStore | None = None,
     ) -> Run:
         parts = media_parts(media)
         if session_id is None:
             start, kit = begin_run(self._kit, self.system_prompt, task, messages, state, parts)
         else:
             start, kit = begin_in_session(
-                self._kit, self.system_prompt, task, messages, state, parts, self._sessions, session_id
+                self._kit,
+                self.system_prompt,
+                task,
+                messages,
+                state,
+                parts,
+                sessions or self._sessions,
+                session_id,
             )
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from pure_agent_loop.cli.arguments import parse
+from pure_agent_loop.cli.durable_arguments import DURABLE_COMMANDS
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
 from pure_agent_loop.cli.output import Output, ResultLostError
 from pure_agent_loop.errors import PureAgentLoopError
@@ -73,6 +74,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.undo import undo
 
         return undo(options, output)
+    if options.command in DURABLE_COMMANDS:
+        from pure_agent_loop.cli.durable import durable
+
+        return durable(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

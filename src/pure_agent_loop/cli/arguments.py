@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.audit_arguments import add_audit
+from pure_agent_loop.cli.durable_arguments import add_durable
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.cli.undo import add_undo
@@ -89,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_replay(commands)
     add_audit(commands)
     add_undo(commands)
+    add_durable(commands)
     return parser
 
 

@@ -105,6 +105,18 @@ class SqliteStore:
         self._locks = self.path.with_name(self.path.name + ".locks")
         self._now = now
 
+    def prepare(self) -> None:
+        """Make the file and its tables now, so that tables of others can stand beside them.
+
+        Raises:
+            SessionReadError: It is a file of another program, or damaged.
+            SessionWriteError: It cannot be made.
+        """
+        with _translated(self.path, writing=True):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._connected():
+                pass
+
     def open(self, session_id: str, *, create: bool = True) -> SqliteLog:
         """Open a session for writing; `SessionStore.open` says more."""
         check_session_id(session_id)

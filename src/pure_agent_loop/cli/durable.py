@@ -1,0 +1,216 @@
+"""The commands about durable runs: ``worker``, ``submit``, ``tasks``, ``cancel``, ``answer``, ``logs``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.cli.durable_agents import load_agents
+from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.run import SECRET_VARIABLES
+from pure_agent_loop.cli.task import read_task
+from pure_agent_loop.durable import Engine, Handle, Rate, TaskInfo
+from pure_agent_loop.durable.worker import Worker
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.permissions import Permission
+from pure_agent_loop.sessions.export import moment
+from pure_agent_loop.terminal import one_line, safe_text
+
+SCHEMA_VERSION = 1
+WIDTH = 100
+_EXITS = {"waiting_permission": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
+
+
+def durable(options: argparse.Namespace, output: Output) -> int:
+    """Do what the command line says and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
+    for name in SECRET_VARIABLES:
+        output.hide(os.environ.get(name))
+    return _ACTIONS[options.command](options, output)
+
+
+def _worker(options: argparse.Namespace, output: Output) -> int:
+    agents = load_agents(options.agents, output)
+    engine = Engine(
+        options.database,
+        agents=agents,
+        concurrency=options.concurrency,
+        rates=dict(map(_rate, options.rate)),
+        lease=options.lease,
+        grace=options.grace,
+    )
+
+    def ready(worker: Worker) -> None:
+        output.say(f"worker {worker.executor}")
+        output.say(f"database {engine.database.shown}")
+        output.say(f"agents {', '.join(_described(agents))}")
+        output.say(f"queues {', '.join(sorted(set(worker.queues.values())))}; SIGTERM or Ctrl-C ends it")
+
+    with closing(engine):
+        engine.run_worker(ready)
+    output.say("stopped; what had not ended was handed back")
+    return DONE
+
+
+def _described(agents: Mapping[str, Agent]) -> list[str]:
+    return [f"{name} ({getattr(agent.llm, 'model', '') or 'own client'})" for name, agent in agents.items()]
+
+
+def _rate(text: str) -> tuple[str, Rate]:
+    model, _, value = text.rpartition("=")
+    limit, _, seconds = value.partition("/")
+    try:
+        return model, Rate(int(limit), float(seconds))
+    except ValueError as error:
+        raise ConfigError(
+            f"--rate={text} is none. Write the model, how many, and in how many seconds: "
+            "--rate gpt-4o-mini=60/60"
+        ) from error
+
+
+def _submit(options: argparse.Namespace, output: Output) -> int:
+    task = read_task(options.task, output.say)
+    with closing(Engine(options.database)) as engine:
+        handle = engine.submit(options.agent, task, run_id=options.run_id, priority=options.priority)
+        if not options.wait:
+            output.result(f"{handle.run_id}\n")
+            output.say(f"to see it: pal logs -f {handle.run_id}")
+            return DONE
+        output.say(f"run {handle.run_id}")
+        return _end(handle.result(), output)
+
+
+def _end(info: TaskInfo, output: Output) -> int:
+    if info.content:
+        output.result(f"{safe_text(info.content)}\n")
+    if info.error:
+        output.fail(info.error)
+    for line in _questions(info):
+        output.say(line)
+    if info.status != "completed":
+        output.say(f"{info.status}{f' ({info.stop_reason})' if info.stop_reason else ''}")
+    code = code_for_stop(info.stop_reason, str(info.details.get("error_kind", "")))
+    return _EXITS.get(info.status, code)
+
+
+def _tasks(options: argparse.Namespace, output: Output) -> int:
+    with closing(Engine(options.database)) as engine:
+        found = engine.tasks(options.status, options.agent, options.limit)
+        shown = engine.database.shown
+    if options.json:
+        rows = [asdict(each) for each in found]
+        output.result(json.dumps({"schema_version": SCHEMA_VERSION, "tasks": rows}, allow_nan=False) + "\n")
+        return DONE
+    output.result("".join(map(_row, found)))
+    if not found:
+        output.say(f"there are no such runs in {shown}")
+    return DONE
+
+
+def _row(info: TaskInfo) -> str:
+    head = f"{info.run_id:<24}  {moment(info.updated)}  {info.status:<18}  {one_line(info.agent, 30)}"
+    lines = [head.rstrip(), f"    {one_line(info.task, WIDTH - 4)}", *(f"    {q}" for q in _questions(info))]
+    return "\n".join(lines) + "\n"
+
+
+def _questions(info: TaskInfo) -> list[str]:
+    return [
+        f"asks: {one_line(f'{each.tool} {json.dumps(each.args)}', 60)}; "
+        f"to answer: pal answer {info.run_id} {each.call_id} allow"
+        for each in info.questions
+    ]
+
+
+def _cancel(options: argparse.Namespace, output: Output) -> int:
+    with closing(Engine(options.database)) as engine:
+        info = engine.handle(options.run_id).cancel()
+    output.say(f"{info.run_id} is {info.status}")
+    return DONE if info.status == "cancelled" else FAILED
+
+
+def _answer(options: argparse.Namespace, output: Output) -> int:
+    with closing(Engine(options.database)) as engine:
+        handle = engine.handle(options.run_id)
+        handle.answer(options.call_id, Permission(options.verdict, options.message))
+        output.say(f"{options.run_id} is {handle.status()}")
+    return DONE
+
+
+def _logs(options: argparse.Namespace, output: Output) -> int:
+    with closing(Engine(options.database)) as engine:
+        handle = engine.handle(options.run_id)
+        return asyncio.run(_follow(handle, options, output))
+
+
+async def _follow(handle: Handle, options: argparse.Namespace, output: Output) -> int:
+    async for event in handle.events(follow=options.follow):
+        if options.json:
+            output.result(json.dumps(event.to_dict(), allow_nan=False) + "\n")
+        elif line := _line(event):
+            output.result(line + "\n")
+    info = handle.info()
+    if not options.json:
+        output.say(info.status)
+        for line in _questions(info):
+            output.say(line)
+    return DONE
+
+
+def _line(event: Event) -> str:
+    words = _WORDS.get(event.type)
+    if words is None:
+        return ""
+    data: dict[str, Any] = event.data
+    when = time.strftime("%H:%M:%S", time.localtime(event.timestamp))
+    what = one_line(words.format_map({"content": event.content, **_fields(data)}), WIDTH)
+    return f"{when} {event.step:>3} {what}"
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tool": data.get("tool", ""),
+        "args": json.dumps(data.get("args", {})),
+        "behavior": data.get("behavior", ""),
+        "reason": data.get("stop_reason", ""),
+        "task": data.get("task") or "(goes on)",
+    }
+
+
+_WORDS = {
+    EventType.LOOP_START: "# {task}",
+    EventType.THOUGHT: "{content}",
+    EventType.ACTION: "-> {tool} {args}",
+    EventType.OBSERVATION: "<- {tool} {content}",
+    EventType.PERMISSION: "?? {tool} {args} {behavior}",
+    EventType.NOTICE: "-- {content}",
+    EventType.SOFT_LIMIT: "-- {content}",
+    EventType.RETRY: "-- trying again: {content}",
+    EventType.ERROR: "!! {content}",
+    EventType.LOOP_END: "= {reason}",
+}
+_ACTIONS = {
+    "worker": _worker,
+    "submit": _submit,
+    "tasks": _tasks,
+    "cancel": _cancel,
+    "answer": _answer,
+    "logs": _logs,
+}

@@ -1,0 +1,70 @@
+"""The agents of a worker: from a module of the user, or the one that ``pal run`` would use."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS
+from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.text import safe_str
+from pure_agent_loop.toolbox import starter_tools
+
+DEFAULT_NAME = "default"
+
+
+def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
+    """The agents by name.
+
+    Args:
+        where: ``module:attribute``; None for the agent that ``pal run`` uses, on the working folder.
+        output: Told which model is used.
+
+    Raises:
+        ConfigError: There are none.
+        PureAgentLoopError: There is no model to use.
+    """
+    if where is None:
+        return {DEFAULT_NAME: _default(output)}
+    found = _attribute(where)
+    if callable(found) and not isinstance(found, Agent):
+        found = found()
+    if isinstance(found, Agent):
+        return {DEFAULT_NAME: found}
+    if isinstance(found, Mapping) and found and all(isinstance(each, Agent) for each in found.values()):
+        return dict(found)
+    raise ConfigError(
+        f"--agents={where} is {type(found).__name__}. It must be an Agent, a dict of agents by name, or a "
+        "function that makes one of them."
+    )
+
+
+def _default(output: Output) -> Agent:
+    choice = choose(None, None, "off", os.environ, output)
+    return Agent(
+        llm=choice.client, tools=starter_tools(Path.cwd()), limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS)
+    )
+
+
+def _attribute(where: str) -> Any:
+    module, _, name = where.partition(":")
+    if not module or not name:
+        raise ConfigError(f"--agents={where} must be MODULE:NAME, such as my_agents:agents.")
+    if str(Path.cwd()) not in sys.path:  # as `python -m` does
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        words = f"{type(error).__name__}: {safe_str(error)}"
+        raise ConfigError(f"--agents={where} cannot be loaded. {words}") from error
+    return found

@@ -1,0 +1,223 @@
+"""The one database of durable runs: what its address says, and the few tables beside those of the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.durable.values import DurableError
+from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.paths import data_folder
+from pure_agent_loop.sessions import SqliteStore
+from pure_agent_loop.text import safe_str
+
+VARIABLE = "PAL_DATABASE"
+PATIENCE = 30.0  # seconds that a database may be away
+_PAUSE = 0.1
+_SCHEMA = "pal_durable"
+# A connection whose other end is gone without a word must be noticed.
+_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS @agents (name TEXT PRIMARY KEY, queue TEXT NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS @workers (
+        executor TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, seen DOUBLE PRECISION NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS @answers (
+        run TEXT NOT NULL, step INTEGER NOT NULL, call TEXT NOT NULL, verdict TEXT NOT NULL,
+        PRIMARY KEY (run, step, call)
+    )""",
+    """CREATE TABLE IF NOT EXISTS @events (
+        number {counter}, run TEXT NOT NULL, attempt TEXT NOT NULL, place INTEGER NOT NULL,
+        step INTEGER NOT NULL, type TEXT NOT NULL, line TEXT NOT NULL, UNIQUE (run, attempt, place)
+    )""",
+    "CREATE INDEX IF NOT EXISTS pal_events_of_run ON @events (run, number)",
+)
+_PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
+
+
+def default_database() -> str:
+    """``PAL_DATABASE`` if it is set, else an SQLite file in the data folder."""
+    named = os.environ.get(VARIABLE)
+    return named or f"sqlite:///{data_folder() / 'durable.sqlite'}"
+
+
+class Database:
+    """Where durable runs are kept. May be used from several threads.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = str(url).partition("://")
+        self.is_sqlite = scheme == "sqlite"
+        if self.is_sqlite and rest.startswith("/") and len(rest) > 1 and "?" not in rest:
+            self.path = Path(rest[1:]).expanduser().absolute()
+            self.url = f"sqlite:///{self.path}"
+        elif scheme in ("postgresql", "postgres") and urllib.parse.urlsplit(url).path.strip("/"):
+            self.url = f"postgresql://{rest}"
+        else:
+            raise ConfigError(
+                f"database={hidden(url)!r:.200} is no address. Use sqlite:///PATH for one machine, or "
+                "postgresql://USER:PASSWORD@HOST/NAME for several."
+            )
+        self._lock = threading.RLock()
+        self._connection: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The address without its password."""
+        return hidden(self.url)
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query finds; ``@`` stands before each table, ``?`` for each value."""
+        found = self._run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
+        return list(found)
+
+    def change(self, statement: str, *values: Any) -> int:
+        """Change rows and say how many. It may be done twice if a connection breaks."""
+        return int(self._run(lambda connection: connection.execute(self.sql(statement), values).rowcount))
+
+    def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """The same statement for several rows, in one transaction."""
+
+        def write(connection: Any) -> None:
+            with self._transaction(connection):
+                connection.cursor().executemany(self.sql(statement), rows)
+
+        self._run(write)
+
+    def prepare(self) -> None:
+        """Make what is missing.
+
+        Raises:
+            DurableError: It cannot be reached, or nothing can be made there.
+            MissingExtraError: The driver for PostgreSQL is not installed.
+            SessionError: The file is no database of ours.
+        """
+        self._run(lambda _: None, patience=0.0)
+
+    def connect(self) -> Any:
+        """A new connection, in which each statement is a transaction."""
+        if self.is_sqlite:
+            connection = sqlite3.connect(
+                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return connection
+        return _psycopg().connect(self.url, autocommit=True, **_options(self.url))
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _run(self, work: Callable[[Any], Any], patience: float = PATIENCE) -> Any:
+        give_up = time.monotonic() + patience
+        with self._lock:
+            while True:
+                try:
+                    if self._connection is None:
+                        self._connection = self._open()
+                    return work(self._connection)
+                except self._errors() as error:
+                    with contextlib.suppress(Exception):
+                        self.close()
+                    self._connection = None
+                    if not self._is_passing(error) or time.monotonic() >= give_up:
+                        raise DurableError(
+                            f"The database {self.shown} cannot be used: {self._words(error)}"
+                        ) from error
+                time.sleep(_PAUSE)
+
+    def _open(self) -> Any:
+        if self.is_sqlite:
+            SqliteStore(self.path).prepare()
+        connection = self.connect()
+        counter = "INTEGER PRIMARY KEY AUTOINCREMENT" if self.is_sqlite else "BIGSERIAL PRIMARY KEY"
+        statements = _TABLES if self.is_sqlite else (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *_TABLES)
+        if not self.is_sqlite:  # two that make the same thing at once would disturb each other
+            connection.execute("SELECT pg_advisory_lock(7036874)")
+        for statement in statements:
+            connection.execute(self.sql(statement.replace("{counter}", counter)))
+        if not self.is_sqlite:
+            connection.execute("SELECT pg_advisory_unlock(7036874)")
+        return connection
+
+    @contextlib.contextmanager
+    def _transaction(self, connection: Any) -> Iterator[None]:
+        if not self.is_sqlite:
+            with connection.transaction():
+                yield
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def sql(self, statement: str) -> str:
+        """A statement in the words of this database."""
+        if self.is_sqlite:
+            return statement.replace("@", "pal_")
+        return statement.replace("@", f"{_SCHEMA}.").replace("?", "%s")
+
+    def _errors(self) -> tuple[type[BaseException], ...]:
+        return (sqlite3.Error,) if self.is_sqlite else (_psycopg().Error,)
+
+    def _is_passing(self, error: BaseException) -> bool:
+        if self.is_sqlite:
+            return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+        return isinstance(error, (_psycopg().OperationalError, _psycopg().InterfaceError))
+
+    def _words(self, error: BaseException) -> str:
+        return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
+
+
+def hidden(url: str) -> str:
+    """An address without the password in it."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if parts.password:
+            user = parts.netloc.rpartition("@")[0].partition(":")[0]
+            host = parts.netloc.rpartition("@")[2]
+            url = urllib.parse.urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
+    except ValueError:
+        return "(unreadable)"
+    return _PASSWORD.sub(r"\1***", url)
+
+
+def _options(url: str) -> dict[str, Any]:
+    """What the address itself does not say."""
+    said = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)
+    return {name: value for name, value in _OPTIONS.items() if name not in said}
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtraError("PostgreSQL", "durable") from error
+    return psycopg

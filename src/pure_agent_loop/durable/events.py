@@ -1,0 +1,121 @@
+"""Events of durable runs, on their way to readers in other processes: rows that only grow.
+
+Whole things are kept. Pieces of an answer are joined, and go when the whole answer is there. Events are for
+looking at: what counts stands in the session, so a run does not fail because an event could not be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.values import DurableError
+from pure_agent_loop.events import Event, EventType
+
+LOG = logging.getLogger("pure_agent_loop")
+FLUSH_SECONDS = 0.05
+_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
+_LEFT_OUT = (EventType.PART, EventType.TOOL_CALL_DELTA)
+_INSERT = """
+INSERT INTO @events (run, attempt, place, step, type, line) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (run, attempt, place) DO NOTHING
+"""
+_FORGET = "DELETE FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ?"
+
+
+class EventWriter:
+    """Writes the events of one attempt, a few at a time.
+
+    Args:
+        database: Where to.
+        run_id: The run.
+        attempt: Names the attempt.
+        in_thread: Runs a function in a thread and gives something to await.
+    """
+
+    def __init__(
+        self, database: Database, run_id: str, attempt: str, in_thread: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._database, self._run, self._attempt = database, run_id, attempt
+        self._in_thread = in_thread
+        self._waiting: list[Event] = []
+        self._place = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, event: Event) -> None:
+        """Take an event; it is written soon."""
+        if event.type in _LEFT_OUT:
+            return
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and event.type in _PIECES and (last.type, last.step) == (event.type, event.step):
+            whole = {"content": f"{last.content}{event.content}"}
+            self._waiting[-1] = Event(event.type, event.step, whole, event.timestamp)
+        else:
+            self._waiting.append(event)
+        if self._task is None:
+            self._task = asyncio.create_task(self._later())
+
+    async def close(self) -> None:
+        """Write what is left."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        await self._flush()
+
+    async def _later(self) -> None:
+        try:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self._flush()
+        finally:
+            self._task = None
+
+    async def _flush(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            return
+        first, self._place = self._place, self._place + len(batch)
+        try:
+            await self._in_thread(self._write, batch, first)
+        except DurableError as error:
+            LOG.warning("%d events of the run %s were not written: %s", len(batch), self._run, error)
+
+    def _write(self, batch: list[Event], first: int) -> None:
+        rows = [
+            (self._run, self._attempt, first + number, event.step, event.type.value, _line(event))
+            for number, event in enumerate(batch)
+        ]
+        self._database.change_many(_INSERT, rows)
+        for event in batch:
+            if event.type in (EventType.THOUGHT, EventType.REASONING):
+                piece = _PIECES[event.type is EventType.REASONING]
+                self._database.change(_FORGET, self._run, self._attempt, event.step, piece.value)
+
+
+def read_events(database: Database, run_id: str, after: int) -> list[tuple[int, Event]]:
+    """The next events of a run, each with its number.
+
+    Args:
+        database: Where from.
+        run_id: The run.
+        after: The number of the last one that is known; 0 for none.
+    """
+    found = database.rows(
+        "SELECT number, line FROM @events WHERE run = ? AND number > ? ORDER BY number LIMIT 500",
+        run_id,
+        after,
+    )
+    return [(int(number), _event(json.loads(line))) for number, line in found]
+
+
+def _line(event: Event) -> str:
+    plain = event.to_dict()
+    if event.type is EventType.LOOP_END:
+        plain["data"]["messages"] = []  # the whole history stands in the session
+    return json.dumps(plain)
+
+
+def _event(plain: dict[str, Any]) -> Event:
+    return Event(EventType(plain["type"]), plain["step"], plain["data"], plain["timestamp"])

@@ -1,0 +1,155 @@
+"""A store of sessions as one attempt of a durable run sees it.
+
+It marks which run a session's run belongs to, so that a second attempt knows that it goes on. It notices when
+the session was taken over, and it can end an attempt between two steps as if the process had ended there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.errors import SessionError, SessionLockedError
+from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MARK = "durable_run"
+
+
+class HandedBackError(SessionError):
+    """This process does not go on with the run. Nothing more is written; another one will."""
+
+
+@dataclass
+class Guard:
+    """What is to become of an attempt.
+
+    Args:
+        is_draining: It ends as soon as nothing is at work.
+        is_cut: It writes nothing more.
+        is_lost: Another process has taken the session over.
+    """
+
+    is_draining: bool = False
+    is_cut: bool = False
+    is_lost: bool = False
+
+
+class GuardedLog:
+    """An open session of an attempt.
+
+    Args:
+        log: The session.
+        run_id: The durable run.
+        guard: What is to become of it.
+    """
+
+    def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
+        self._log, self._run_id, self._guard = log, run_id, guard
+        self.is_remote: bool = getattr(log, "is_remote", False)  # then the journal appends in a thread
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self._log.session_id
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What was there when it was opened."""
+        return self._log.records
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What was damaged when it was opened."""
+        return self._log.problems
+
+    def append(
+        self,
+        type: str,  # noqa: A002 - the name of the field
+        data: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        durable: bool = False,
+    ) -> Record:
+        """Write one record, unless the attempt is over; `SessionLog.append` says more.
+
+        Raises:
+            HandedBackError: The attempt is over.
+        """
+        if self._guard.is_cut:
+            raise HandedBackError("This run was handed back.")
+        if type == "run":
+            data, durable = {**data, MARK: self._run_id}, True
+        try:
+            record = self._log.append(type, data, parent=parent, durable=durable)
+        except SessionLockedError:
+            self._guard.is_lost = self._guard.is_cut = True
+            raise
+        if self._guard.is_draining and _is_between(type, data):
+            self._guard.is_cut = True
+            raise HandedBackError("This run was handed back.")
+        return record
+
+    def close(self) -> None:
+        """Let others write."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _is_between(kind: str, data: Mapping[str, Any]) -> bool:
+    """True where no tool is at work: an answer has come, or a step begins."""
+    return kind == "answer" or (kind == "state" and data.get("stop_reason") is None)
+
+
+class GuardedStore:
+    """A store for one attempt of a durable run.
+
+    Args:
+        store: Where sessions are kept.
+        run_id: The durable run.
+        guard: What is to become of the attempt.
+        takeover: Take the session from a writer who lost the run, where a store can do that.
+    """
+
+    def __init__(self, store: SessionStore, run_id: str, guard: Guard, *, takeover: bool) -> None:
+        self._store, self._run_id, self._guard = store, run_id, guard
+        self._options: dict[str, Any] = {"takeover": True} if takeover else {}
+
+    def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
+        """Open a session for writing."""
+        return GuardedLog(
+            self._store.open(session_id, create=create, **self._options), self._run_id, self._guard
+        )
+
+    def read(self, session_id: str) -> Loaded:
+        """Read a session."""
+        return self._store.read(session_id)
+
+    def list(self) -> Sequence[SessionInfo]:
+        """Every session."""
+        return self._store.list()
+
+    def exists(self, session_id: str) -> bool:
+        """True if there is such a session."""
+        return self._store.exists(session_id)
+
+    def delete(self, session_id: str) -> None:
+        """Take a session away."""
+        self._store.delete(session_id)
+
+
+def attempts_of(records: Sequence[Record], run_id: str) -> int:
+    """How often a durable run was begun or gone on with in a session."""
+    return sum(each.type == "run" and each.data.get(MARK) == run_id for each in records)

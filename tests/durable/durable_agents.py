@@ -1,0 +1,64 @@
+"""Agents of the workers that tests start; the environment says which server and which file of marks."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from pure_agent_loop import Agent, tool
+from pure_agent_loop.llm.openai_client import OpenAIClient
+
+MARKS, GATE = "PAL_TEST_MARKS", "PAL_TEST_GATE"
+
+
+def mark(text: str) -> None:
+    """One write at the end of the file, which survives a kill."""
+    handle = os.open(os.environ[MARKS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(handle, f"{text}\n".encode())
+    os.close(handle)
+
+
+@tool
+def put(n: int) -> str:
+    """Put a thing in its place."""
+    mark(f"start {n}")
+    mark(f"end {n}")
+    return f"{n} is put"
+
+
+@tool
+def wait(n: int) -> str:
+    """Wait until the test opens the gate."""
+    mark(f"start {n}")
+    while not Path(os.environ[GATE]).exists():
+        time.sleep(0.01)
+    mark(f"end {n}")
+    return f"{n} has waited"
+
+
+@tool
+def odd(n: int) -> object:
+    """Give back what has no JSON form."""
+    return {object(), float("nan")} if n else threading_lock()
+
+
+def threading_lock() -> object:
+    import threading
+
+    return threading.Lock()
+
+
+def agents() -> dict[str, Agent]:
+    """Three agents; one has another model, one asks before it acts."""
+    url = os.environ["PAL_TEST_SERVER"]
+
+    def client(model: str) -> OpenAIClient:
+        return OpenAIClient(model, api_key="k", base_url=url)
+
+    tools = [put, wait, odd]
+    return {
+        "worker": Agent(llm=client("scripted"), tools=tools),
+        "other": Agent(llm=client("another"), tools=tools),
+        "careful": Agent(llm=client("scripted"), tools=tools, permission_mode="ask"),
+    }

@@ -1,0 +1,65 @@
+"""A fleet on PostgreSQL: who is killed, frozen and woken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from tests.durable.fleet import Fleet
+
+from pure_agent_loop.sessions import PostgresStore
+from pure_agent_loop.testing import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def server():
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def shared(server, tmp_path):
+    with Fleet(tmp_path, server.url) as fleet:
+        yield fleet
+
+
+def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, until):
+    starting = [shared.begin("--lease", "2"), shared.begin("--lease", "2")]
+    workers = {shared.ready(each)[0].split()[-1]: each for each in starting}
+    frozen_run = shared.engine.submit("worker", "wait 1, put 2")
+    until(lambda: "start 1" in shared.marks())
+    sleeper = workers[frozen_run.info().worker]
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    assert frozen_run.result(60).content == "Did 2."
+    assert workers[frozen_run.info().worker] is not sleeper
+    assert shared.marks() == ["start 1", "start 2", "end 2"]
+    records = PostgresStore(shared.database).read(frozen_run.run_id).records
+    os.kill(sleeper.pid, signal.SIGCONT)
+    shared.gate.touch()
+    until(lambda: "end 1" in shared.marks())  # the tool of the one that was woken ends too late
+
+    other = next(each for each in starting if each is not sleeper)
+    shared.end(other, signal.SIGKILL)
+    after = shared.engine.submit("worker", "put 3")
+    assert after.result(60).content == "Did 1."
+    assert workers[after.info().worker] is sleeper  # it goes on with other work
+    assert PostgresStore(shared.database).read(frozen_run.run_id).records == records
+    assert "1 has waited" not in json.dumps([each.data for each in records])
+    assert frozen_run.info().content == "Did 2."
+
+
+def test_the_runs_of_a_killed_worker_are_taken_over(shared, until):
+    starting = [shared.begin(), shared.begin()]
+    workers = {shared.ready(each)[0].split()[-1]: each for each in starting}
+    handle = shared.engine.submit("careful", "wait 1, put 2")
+    (question,) = handle.result(60).questions
+    handle.answer(question.call_id, "allow")
+    until(lambda: "start 1" in shared.marks())
+    shared.end(workers[handle.info().worker], signal.SIGKILL)
+    (question,) = until(lambda: handle.info().questions)
+    assert question.args == {"n": 2}
+    handle.answer(question.call_id, "deny")
+    assert until(lambda: (found := handle.info()).has_ended and found).status == "completed"
+    assert shared.marks() == ["start 1"]
