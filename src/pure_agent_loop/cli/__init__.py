@@ -73,6 +73,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.undo import undo
 
         return undo(options, output)
+    if options.command == "agents":
+        from pure_agent_loop.cli.agents import agents
+
+        return agents(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.cli.agents import add_agents
 from pure_agent_loop.cli.audit_arguments import add_audit
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
@@ -87,6 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_replay(commands)
     add_audit(commands)
     add_undo(commands)
+    add_agents(commands)
     return parser
 
 
