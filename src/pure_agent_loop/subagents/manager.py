@@ -266,7 +266,7 @@ class SubagentManager:
         record = child.record
         if record.background:
             text = self.words.queued if record.state == "pending" else self.words.started
-            return ToolOutcome(text.format(id=record.id, state=record.state, agent=record.agent))
+            return ToolOutcome(text.format(id=record.id, state="backgrounded", agent=record.agent))
         head = self.words.headline.format(id=record.id, state=record.state)
         return ToolOutcome(
             f"{head}\n{desk.report(record)}", is_error=record.state != "completed", spent=child.spent()

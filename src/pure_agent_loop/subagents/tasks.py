@@ -238,9 +238,9 @@ class TaskStore:
             SessionLockedError: Another process does.
             SessionWriteError: The lock cannot be made.
         """
-        self._made()
-        self._path(task_id, "kill").unlink(missing_ok=True)
         try:
+            self._made()
+            self._path(task_id, "kill").unlink(missing_ok=True)
             return take_lock(self._path(task_id, "lock"), task_id)
         except OSError as error:
             raise SessionWriteError(self.folder, error.strerror or error) from error
