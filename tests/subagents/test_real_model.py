@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.subagents.family import notices
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.local import models
-from pure_agent_loop.subagents import AgentDefinition, SubagentManager
+from pure_agent_loop.subagents import AgentDefinition, SubagentManager, TaskStore
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model
@@ -39,16 +40,18 @@ ORDER = "Use the task tool with agent helper, prompt '{}' and background true."
 
 async def work(model_file, *tasks, on_event=None):
     """One run that begins some tasks, by messages one after the other, and waits for them."""
-    manager = SubagentManager([HELPER])
     async with Agent(
-        model=str(model_file), subagents=manager, temperature=0, limits=LoopLimits(max_turns=12)
+        model=str(model_file),
+        subagents=SubagentManager([HELPER]),
+        temperature=0,
+        limits=LoopLimits(max_turns=12),
     ) as agent:
-        run = agent.prepare(ORDER.format(tasks[0]))
+        run = agent.prepare(ORDER.format(tasks[0]), session_id="trip")
         for task in tasks[1:]:
             run.follow_up(ORDER.format(task))
         async for event in run.stream():
             if on_event is not None:
-                on_event(manager, event)
+                on_event(event)
         return check_result(run.result())
 
 
@@ -58,3 +61,20 @@ def test_two_background_tasks_bring_both_results(model_file):
     assert len(calls) >= 2, calls
     told = notices(result.messages)
     assert sum("completed]" in text for text in told) >= 2, (calls, told)
+
+
+def test_one_killed_midway_is_told(model_file):
+    killers = []
+
+    def kill(event):
+        record = event.data["task"] if event.type is E.TASK else {"state": ""}
+        if record["state"] == "backgrounded" and "Count" in record["prompt"] and not killers:
+            killers.append(threading.Thread(target=TaskStore().kill, args=(record["id"],)))
+            killers[0].start()
+
+    tasks = ("Count from one to one thousand in words.", "What is the capital of Italy?")
+    result = asyncio.run(work(model_file, *tasks, on_event=kill))
+    killers[0].join()
+    told = notices(result.messages)
+    assert sum("killed]" in text for text in told) == 1, told
+    assert sum("completed]" in text for text in told) >= 1, told

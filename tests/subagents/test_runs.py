@@ -1,9 +1,10 @@
-"""Tasks in the foreground and beside a run: what the agent is told, what is inherited, what is left behind."""
+"""Tasks in the foreground and beside a run: what is told, what is inherited, what is left behind."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -430,3 +431,42 @@ def test_a_child_that_was_not_waited_for_goes_on():
         return result
 
     assert asyncio.run(main()).content == "bye"
+
+
+def test_secrets_and_the_audit_log_hold_below():
+    from pure_agent_loop.redaction import Redactor
+
+    class Log:
+        calls: ClassVar[list[tuple[str, str, str]]] = []
+
+        def begin(self, record):
+            self.calls.append((record.agent, record.tool, record.behavior))
+
+        def end(self, record, text, status, seconds):
+            assert "hunter22hunter22" not in text
+
+    llm = family(parent=[give(), "done"], helper=[call("look", at="x"), "it is hunter22hunter22"])
+    options = {"name": "boss", "audit": Log(), "redact": Redactor(["hunter22hunter22"])}
+    result = check_result(parent(llm, tools=[look], **options).run("go"))
+    assert Log.calls == [("boss", "task", "allow"), ("boss/helper", "look", "allow")]
+    assert "hunter22hunter22" not in str([event.to_dict() for event in result.events])
+
+
+def test_a_suspended_run_keeps_what_its_tasks_found():
+    both = [give(background=True), call("look", at="x")]
+    llm = family(parent=[both, call("write", text="y"), "end"], helper=["the answer"])
+    agent = parent(llm, tools=[look, write], permission_mode="ask")
+    first = agent.run("go")
+    assert first.stop_reason == "waiting_permission"
+    first.state.answer_permission(first.questions[0].call_id, "allow")
+    second = agent.run(None, state=first.state)
+    assert second.stop_reason == "completed"
+    assert "the answer" in "".join(notices(second.messages))
+
+
+def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
+    manager = SubagentManager([HELPER])
+    llm = family(parent=[give(background=True), "hm", "hm"], helper=["x"])
+    Agent(llm=llm, subagents=manager).run("go", session_id="trip")
+    assert manager._desks == {}

@@ -20,7 +20,7 @@ from pure_agent_loop.starting import begin_in_session
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
-from pure_agent_loop.subagents.places import Place, Scratch, Worktree
+from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskState, TaskStore
 from pure_agent_loop.text import safe_str
@@ -62,6 +62,10 @@ class Staff(Protocol):
 
     def desk_of(self, child: Child, desk: Desk) -> Desk:
         """Where it is said what came of a task."""
+        ...
+
+    def leave(self, desk: Desk, *, is_busy: bool) -> None:
+        """The run of a desk is over."""
         ...
 
     def settled(self, child: Child) -> None:
@@ -113,7 +117,8 @@ class Desk:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
         if self.manager.wait:
             if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
-                await asyncio.gather(*(child.job for child in self._at_work() if child.job is not None))
+                while jobs := [child.job for child in self._at_work() if child.job is not None]:
+                    await asyncio.wait(jobs)
             await self._stop(self._at_work())
         self._is_over = True
         for child in self.children.values():
@@ -121,6 +126,7 @@ class Desk:
             if taken or (child.record.is_over and not child.record.background):
                 child.record.delivered = True
                 self._save(child)
+        self.manager.leave(self, is_busy=bool(self._at_work()))
 
     # -- beginning -----------------------------------------------------------------------------------
 
@@ -186,7 +192,9 @@ class Desk:
             await self._settle(child, *outcome)
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
-        place = await self._place(child)
+        manager, mode = self.manager, child.definition.workspace
+        path = manager.worktrees() / child.record.id
+        place = await place_for(mode, manager.workspace, path, self.words)
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
@@ -201,21 +209,6 @@ class Desk:
             return found
         finally:
             child.record.place = "" if place is None else place.close()
-
-    async def _place(self, child: Child) -> Place | None:
-        folder, mode = self.manager.workspace, child.definition.workspace
-        if folder is None or not child.definition.needs_folder:
-            return None
-        if mode == "worktree":
-            path = self.manager.worktrees() / child.record.id
-            return Worktree(folder, path, f"pal/{child.record.id}", self.words)
-        scratch = Scratch(folder, self.words)
-        try:
-            await scratch.fill()
-        except BaseException:
-            scratch.close()
-            raise
-        return scratch
 
     def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
         manager, definition = self.manager, child.definition
@@ -336,6 +329,8 @@ class Desk:
         if self._watcher is not None and not any(each.lock for each in self.children.values()):
             self._watcher.cancel()
             self._watcher = None
+        if self._is_over:
+            self.manager.leave(self, is_busy=any(each.lock for each in self.children.values()))
         await self._tell(child)
 
     def _release(self, child: Child) -> None:

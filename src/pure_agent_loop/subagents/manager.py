@@ -121,6 +121,11 @@ class SubagentManager:
         """Where it is said what came of a task: in the newest run of its session."""
         return self._desks.get(child.record.parent, desk) if child.record.parent else desk
 
+    def leave(self, desk: Desk, *, is_busy: bool) -> None:
+        """The run of a desk is over: forget it, unless its tasks go on."""
+        if not is_busy and self._desks.get(desk.session_id) is desk:
+            del self._desks[desk.session_id]
+
     def settled(self, child: Child) -> None:
         """Remember a task, so that it can be taken up again."""
         self._remembered.pop(child.record.id, None)

@@ -238,6 +238,31 @@ class Worktree:
         return done.stdout.removesuffix("\n") if words[0] != "rev-parse" else done.stdout.rstrip("\n")
 
 
+async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> Place | None:
+    """Make the folder a task works in; None where it works in the shared one.
+
+    Args:
+        mode: ``scratch``, ``worktree``, or another.
+        source: The workspace.
+        path: Where a checkout goes; its last part names it.
+        words: For the report.
+
+    Raises:
+        PlaceError: It cannot be made.
+    """
+    if source is None or mode not in ("scratch", "worktree"):
+        return None
+    if mode == "worktree":
+        return Worktree(source, path, f"pal/{path.name}", words)
+    scratch = Scratch(source, words)
+    try:
+        await scratch.fill()
+    except BaseException:
+        scratch.close()
+        raise
+    return scratch
+
+
 def check_workspace(path: str | os.PathLike[str] | None) -> Path | None:
     """A folder, or None.
 
