@@ -470,3 +470,14 @@ def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path, monkeypatch):
     llm = family(parent=[give(background=True), "hm", "hm"], helper=["x"])
     Agent(llm=llm, subagents=manager).run("go", session_id="trip")
     assert manager._desks == {}
+
+
+def test_what_is_left_is_shared_by_all_that_work_at_once():
+    def busy(messages, tools, options):
+        return call("look", at=str(len(messages))) if tools else "no more"
+
+    both = [give(background=True), give("other", background=True)]
+    llm = family(parent=[both, "hm", "hm", "hm"], helper=[busy] * 20, other=[busy] * 20)
+    result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tokens=150)).run("go"))
+    assert result.stop_reason == "token_limit"
+    assert len(llm.requests) * 15 <= 150 + 4 * 15  # each may be in a step, and gives a last answer

@@ -15,7 +15,7 @@ from tests.subagents.family import HELPER, family, notices, parent
 
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.subagents import TaskStore
-from pure_agent_loop.testing import Gate, call, check_history, deltas
+from pure_agent_loop.testing import Gate, assert_replays, call, check_history, deltas
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +46,8 @@ def test_a_task_has_a_session_and_a_record_of_its_own(home):
     store = JsonlStore(home / "sessions")
     assert {info.id for info in store.list()} == {"trip", record.session_id}
     assert not list((home / "sessions" / "agents").glob("*.lock"))
+    for path in (home / "sessions").glob("*.jsonl"):
+        assert_replays(path)
 
 
 def test_the_longest_name_of_a_session_has_room():
@@ -55,11 +57,12 @@ def test_the_longest_name_of_a_session_has_room():
     assert len(only_task().session_id) == 64
 
 
-def test_a_background_task_is_told_once():
+def test_a_background_task_is_told_once(home):
     llm = family(parent=[give(background=True), "hm", "all", "again"], helper=["the answer"])
     agent = parent(llm)
     first = check_result(agent.run("go", session_id="trip"))
     assert len(notices(first.messages)) == 1
+    assert_replays(home / "sessions" / "trip.jsonl")
     second = check_result(agent.run("more", session_id="trip"))
     assert notices(second.messages) == notices(first.messages)
 
@@ -180,3 +183,16 @@ def test_a_record_that_cannot_be_written_is_said(home):
     result = check_result(parent(llm, HELPER).run("go", session_id="trip"))
     assert result.stop_reason == "completed"
     assert "Cannot write" in tool_texts(result.messages)[0]
+
+
+def test_what_the_history_says_is_not_told_again():
+    """The program ended between the notice and the mark that it was given."""
+    llm = family(parent=[give(background=True), "hm", "all", "again"], helper=["the answer"])
+    agent = parent(llm)
+    first = check_result(agent.run("go", session_id="trip"))
+    record = only_task()
+    record.delivered = False
+    TaskStore().save(record)
+    second = check_result(agent.run("more", session_id="trip"))
+    assert notices(second.messages) == notices(first.messages)
+    assert only_task().delivered
