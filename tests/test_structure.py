@@ -38,7 +38,7 @@ LAYERS = [
         "result stream bridge runner starting conversation explain agent_checks agent ai_client loop",
     ),
     ("facades", "llm.sdk_errors llm.openai_client local choose sessions session"),
-    ("batteries", "toolbox snapshots audit assistant durable testing evaluation doctor"),
+    ("batteries", "toolbox snapshots audit assistant subagents durable testing evaluation doctor"),
     ("surfaces", "cli __main__ __init__"),
 ]
 WHOLE_PACKAGES = {
@@ -51,6 +51,7 @@ WHOLE_PACKAGES = {
     "doctor",
     "sessions",
     "snapshots",
+    "subagents",
     "assistant",
     "durable",
     "cli",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.agent_checks import (
+    all_tools,
     check_only_client,
     check_price,
     checked_compactor,
@@ -26,7 +27,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kit import Compactor, Kit
+from pure_agent_loop.kit import Compactor, Kit, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
@@ -100,6 +101,7 @@ class Agent:
         name: The agent's name, for the audit log and for other agents.
         audit: Writes down every call, such as an `AuditLog`.
         snapshots: Knows what a step changed in a folder and can undo it, such as `WorkspaceSnapshots`.
+        subagents: Others that it can give tasks to: a `SubagentManager`.
         compaction: True shortens a long history with a `Ladder`, False never does; or one of your own.
         context_window: Tokens of the model's window; None for what the server or the profile says.
         max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
@@ -148,6 +150,7 @@ class Agent:
         name: str = "",
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
+        subagents: Subagents | None = None,
         compaction: Compactor | bool = True,
         context_window: int | None = None,
         max_result_chars: int = 30_000,
@@ -178,7 +181,7 @@ class Agent:
             name=(name, str),
         )
         model = DEFAULT_MODEL if model is None else checked_name(model)
-        self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
+        self.tools = all_tools(tools, subagents)
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
         self._sessions = sessions
@@ -210,6 +213,7 @@ class Agent:
             name=name,
             audit=audit,
             snapshots=snapshots,
+            background=None if subagents is None else subagents.for_sessions(sessions),
             tool_rounds=TOOL_ROUNDS[mode],
             after_tools=after_tools,
             options={key: value for key, value in options.items() if value is not None},

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.choose import DEFAULT_MODEL
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runner import check_client
+from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 
 def checked_compactor(value: Any) -> Compactor:
@@ -87,3 +89,19 @@ def check_only_client(
             "Pass llm=... for a client of your own, or model=... to have one built."
         )
     check_client(llm)
+
+
+def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subagents | None) -> ToolRegistry:
+    """The tools that were given, and those that give tasks to subagents, where the name is free.
+
+    Raises:
+        ConfigError: Something is no tool, or `subagents` brings none.
+    """
+    registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
+    if subagents is None:
+        return registry
+    if not callable(getattr(subagents, "for_sessions", None)):
+        raise ConfigError(f"subagents must be a SubagentManager; it is {subagents!r:.80}.")
+    registry = ToolRegistry(registry)  # the one that was given may serve other agents
+    registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
+    return registry

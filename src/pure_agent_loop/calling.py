@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
 
@@ -22,6 +23,7 @@ class ToolContext:
         permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
         cancel_token: Says whether the run was cancelled; None if it cannot be. A function that is not async
             should look at it now and then, because a thread cannot be stopped from outside.
+        background: What goes on beside the run, for the tools that begin it; see `kit.Background`.
     """
 
     tool: str
@@ -32,6 +34,7 @@ class ToolContext:
     task: str = ""
     permission_mode: str = "auto"
     cancel_token: CancelToken | None = None
+    background: Any = None
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

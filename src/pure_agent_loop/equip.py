@@ -11,9 +11,19 @@ from pure_agent_loop.state import QueryState
 
 
 def equipped(state: QueryState, kit: Kit) -> Kit:
-    """The kit with the tool that reads what was cut, and with a compactor that knows the kit."""
+    """The kit with the tool that reads what was cut, and with a compactor and tasks that know the run."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results_folder)
+    with_run = getattr(kit.background, "with_run", None)
+    if with_run is not None:  # before the rest: what it begins is equipped by itself
+        kit = replace(kit, background=with_run(state, kit))
     kit = replace(kit, tools=ReadableTools(kit.tools, folder, result_chars(kit), kit.prompts))
     with_kit = getattr(kit.compactor, "with_kit", None)
     return kit if with_kit is None else replace(kit, compactor=with_kit(kit))
+
+
+async def end_background(state: QueryState, kit: Kit) -> None:
+    """The run has ended: so may what goes on beside it."""
+    end = getattr(kit.background, "end", None)
+    if end is not None:
+        await end(state)

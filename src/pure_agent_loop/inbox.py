@@ -52,6 +52,14 @@ class Inbox:
         """Say something to the agent that it takes up when it would have stopped."""
         self.put(text, when="end")
 
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing waits. (An empty inbox is still true: ``inbox or Inbox()`` must keep it.)"""
+        return not self._waiting
+
+    def __contains__(self, text: object) -> bool:
+        return any(each.text == text for each in list(self._waiting))
+
     def take(self, *, at_end: bool = False) -> list[Incoming]:
         """Take out what is due, oldest first.
 

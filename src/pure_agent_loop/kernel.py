@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.equip import equipped
+from pure_agent_loop.equip import end_background, equipped
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.hook_calls import wants_more
@@ -116,6 +116,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 async def _end(state: QueryState, kit: Kit) -> None:
     """Whatever the end is: every call gets its result, unless the run only waits for a permission."""
+    await end_background(state, kit)
     if state.stop_reason == SUSPENDED:
         state.held += kit.journal.take(kit.inbox, at_end=True)
     else:

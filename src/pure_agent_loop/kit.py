@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.tool import Tool, ToolRegistry
 
 Emit = Callable[[Event], Awaitable[None]]
 
@@ -41,10 +41,26 @@ class Compactor(Protocol):
 
 
 class Background(Protocol):
-    """Work that goes on beside a run: its results come in through the inbox."""
+    """Work that goes on beside a run: its results come in through the inbox.
+
+    It may have two methods more. ``with_run(state, kit)`` is asked once for each run and gives what stands in
+    its place for that run. ``end(state)`` is awaited when the run has ended, however it did.
+    """
 
     async def wait(self) -> None:
         """The agent would stop now: return when something came in, or when nothing more will."""
+        ...
+
+
+class Subagents(Protocol):
+    """What brings an agent the tools that give tasks to others; `SubagentManager` is one."""
+
+    def tools(self) -> Sequence[Tool]:
+        """These tools."""
+        ...
+
+    def for_sessions(self, sessions: Any) -> Background:
+        """What goes on beside the runs of an agent that keeps its sessions there."""
         ...
 
 

@@ -115,6 +115,7 @@ def _effect(
         state.task,
         kit.permissions.mode,
         kit.cancel_token,
+        kit.background,
     )
 
     async def effect() -> ToolOutcome:

@@ -113,6 +113,7 @@ class AgentLoop:
         self.agent = Agent(
             **({"model": model} if provider is None else {"llm": as_model(provider, model)}),
             tools=_all_tools(tools, self.context_builder, subagent_manager),
+            subagents=subagent_manager if hasattr(subagent_manager, "for_sessions") else None,
             system_prompt=self.context_builder.build_system_prompt(),
             limits=limits,
             retry=RetryConfig(max_retries=max_retries, base_delay=retry_delay),

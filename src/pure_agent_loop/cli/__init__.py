@@ -78,6 +78,10 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
         from pure_agent_loop.cli.durable import durable
 
         return durable(options, output)
+    if options.command == "agents":
+        from pure_agent_loop.cli.agents import agents
+
+        return agents(options, output)
     from pure_agent_loop.cli.run import run
 
     return run(options, output)

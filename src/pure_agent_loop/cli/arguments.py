@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.cli.agents import add_agents
 from pure_agent_loop.cli.audit_arguments import add_audit
 from pure_agent_loop.cli.durable_arguments import add_durable
 from pure_agent_loop.cli.replay import add_replay
@@ -91,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_audit(commands)
     add_undo(commands)
     add_durable(commands)
+    add_agents(commands)
     return parser
 
 

@@ -55,6 +55,7 @@ def add_sessions(commands: Any) -> None:
         "-n", "--limit", type=_positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
     )
     listing.add_argument("--json", action="store_true", help="print one JSON object")
+    listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
     show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
     export = _with_id(actions, "export", "a session as a document, in full")

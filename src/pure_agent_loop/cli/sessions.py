@@ -21,6 +21,7 @@ from pure_agent_loop.sessions.export import about, counted, moment, to_html, to_
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.story import Entry, read_story
+from pure_agent_loop.subagents.tasks import TaskStore
 from pure_agent_loop.terminal import excerpt, is_terminal, one_line, safe_text
 
 SCHEMA_VERSION = 1
@@ -45,7 +46,9 @@ def sessions(options: argparse.Namespace, output: Output) -> int:
 
 
 def _list(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
-    found = store.list()
+    every = store.list()
+    children = {record.session_id for record in TaskStore(store.folder / "agents").list()}
+    found = [info for info in every if options.all or info.id not in children]
     shown = [_summary(info, store) for info in found[: options.limit]]
     if options.json:
         _write_json({"sessions": shown, "total": len(found)}, output)
@@ -54,6 +57,8 @@ def _list(options: argparse.Namespace, store: JsonlStore, output: Output) -> int
     output.result("".join(_row(row, width) for row in shown))
     if len(found) > len(shown):
         output.say(f"{len(found) - len(shown)} more: pal sessions list -n {len(found)}")
+    if len(every) > len(found):
+        output.say(f"{len(every) - len(found)} more are of subagents: pal sessions list --all")
     if not found:
         output.say('there are no sessions; begin one: pal run --session NAME "your task"')
     return DONE

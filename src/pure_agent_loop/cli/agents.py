@@ -1,0 +1,136 @@
+"""The command ``agents``: see and stop the tasks that agents gave to subagents."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.terminal import one_line, safe_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
+
+SCHEMA_VERSION = 1
+DEFAULT_LISTED = 20
+_EPILOG = """\
+Tasks of runs without a session are kept nowhere, so they are not here.
+Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task.
+
+examples:
+  pal agents list
+  pal agents show explore-3f2a91
+  pal agents kill explore-3f2a91
+"""
+
+
+def add_agents(commands: Any) -> None:
+    """Add the command.
+
+    Args:
+        commands: The sub-parsers of the whole command line.
+    """
+    parser = commands.add_parser(
+        "agents",
+        help="see and stop tasks of subagents",
+        description="The tasks that agents on this machine gave to subagents.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the tasks, the newest first", allow_abbrev=False)
+    listing.add_argument("--session", metavar="ID", help="only of this session")
+    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    for name, meaning in (("show", "everything about a task"), ("kill", "stop a task, in whatever process")):
+        action = actions.add_parser(name, help=meaning, allow_abbrev=False)
+        action.add_argument("id", metavar="ID", help="the task")
+        action.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def agents(options: argparse.Namespace, output: Output) -> int:
+    """Do what the command line says and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
+    from pure_agent_loop.subagents.tasks import TaskStore
+
+    return {"list": _list, "show": _show, "kill": _kill}[options.action](options, TaskStore(), output)
+
+
+def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
+    found = store.list(options.session)
+    if options.json:
+        _write_json({"tasks": [record.to_dict() for record in found]}, output)
+        return DONE
+    output.result("".join(_row(record) for record in found[:DEFAULT_LISTED]))
+    if len(found) > DEFAULT_LISTED:
+        output.say(f"{len(found) - DEFAULT_LISTED} more: pal agents list --json shows all")
+    if not found:
+        output.say("there are no tasks of subagents")
+    return DONE
+
+
+def _row(record: TaskRecord) -> str:
+    what = f"{record.id:<24} {record.state:<18} {_moment(record.created)}  {record.calls} calls"
+    return f"{what}  {record.tokens} tokens\n    {one_line(record.prompt, 100)}\n"
+
+
+def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
+    record = _existing(options.id, store)
+    if options.json:
+        _write_json({"task": record.to_dict()}, output)
+        return DONE
+    times = {name: _moment(getattr(record, name)) for name in ("created", "started", "ended")}
+    fields = {**record.to_dict(), **times, "last_activity": _moment(record.last_activity)}
+    answer = store.output(record.id) or str(fields.pop("result"))
+    fields.pop("result", None)
+    lines = [f"{name:<14} {one_line(str(value), 400)}\n" for name, value in fields.items() if value]
+    output.result("".join(lines) + (f"\n{safe_text(answer)}\n" if answer else ""))
+    return DONE
+
+
+def _kill(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
+    before = _existing(options.id, store)
+    record = store.kill(options.id)
+    if options.json:
+        _write_json({"task": record.to_dict()}, output)
+    elif before.is_over:
+        output.say(f"{record.id} was over already: {record.state}")
+    elif record.is_over:
+        output.say(f"{record.id} is over: {record.state}")
+    if not record.is_over:
+        output.fail(f"{record.id} did not stop in time; it is {record.state}. Try again.")
+    return DONE if record.is_over else FAILED
+
+
+def _existing(task_id: str, store: TaskStore) -> TaskRecord:
+    from pure_agent_loop.subagents.tasks import TaskNotFoundError
+
+    try:
+        return store.get(task_id)
+    except TaskNotFoundError as error:
+        raise ConfigError(f"{error} See: pal agents list") from error
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else ""
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def _write_json(found: dict[str, Any], output: Output) -> None:
+    output.result(
+        json.dumps({"schema_version": SCHEMA_VERSION, **found}, ensure_ascii=False, indent=2) + "\n"
+    )

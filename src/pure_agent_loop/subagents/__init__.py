@@ -1,0 +1,35 @@
+"""Subagents: other agents that an agent gives tasks to, in the foreground or beside it."""
+
+from pure_agent_loop.subagents.definitions import (
+    EXPLORE,
+    VERIFY,
+    AgentDefinition,
+    load_definitions,
+    read_definition,
+)
+from pure_agent_loop.subagents.manager import SubagentManager
+from pure_agent_loop.subagents.places import PlaceError
+from pure_agent_loop.subagents.tasks import (
+    TASK_STATES,
+    TRANSITIONS,
+    TaskNotFoundError,
+    TaskRecord,
+    TaskStore,
+    TaskTransitionError,
+)
+
+__all__ = [
+    "EXPLORE",
+    "TASK_STATES",
+    "TRANSITIONS",
+    "VERIFY",
+    "AgentDefinition",
+    "PlaceError",
+    "SubagentManager",
+    "TaskNotFoundError",
+    "TaskRecord",
+    "TaskStore",
+    "TaskTransitionError",
+    "load_definitions",
+    "read_definition",
+]

@@ -1,0 +1,165 @@
+"""One task while it is worked on: its record, how to stop it, and the kit its run works with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.journal import MemoryJournal
+from pure_agent_loop.kit import Emit, Kit
+from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.permissions import AskFunction, PermissionRequest
+from pure_agent_loop.state import QueryState
+from pure_agent_loop.subagents.definitions import AgentDefinition
+from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
+from pure_agent_loop.subagents.tasks import TaskRecord
+from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.veil import veiled
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pure_agent_loop.messages import Message
+    from pure_agent_loop.sessions.lock import SessionLock
+
+
+@dataclass(eq=False)
+class Child:
+    """A task at work, or one that was.
+
+    Args:
+        record: What is known about it, also by others.
+        definition: The subagent.
+        token: Stops it.
+        history: Its messages, to go on from; None for a new one, or one that has a session.
+        state: Where its run stands; None before it begins.
+        text: Its whole answer, once it has one.
+        notice: What was put into the inbox of the agent that gave the task; empty for nothing yet.
+        lock: Held while it is at work.
+        job: The work in the background.
+        unlink: Lets it no longer be stopped with the run that gave the task.
+    """
+
+    record: TaskRecord
+    definition: AgentDefinition
+    token: CancelToken = field(default_factory=CancelToken)
+    history: list[Message] | None = None
+    state: QueryState | None = None
+    text: str = ""
+    notice: str = ""
+    lock: SessionLock | None = None
+    job: asyncio.Task[None] | None = None
+    unlink: Callable[[], None] | None = None
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Tokens it has used."""
+        return TokenUsage.zero() if self.state is None else self.state.usage
+
+    @property
+    def cost(self) -> float:
+        """Money it has spent."""
+        return 0.0 if self.state is None else self.state.ledger.cost
+
+    def spent(self) -> dict[str, Any]:
+        """The same for the account of the run that gave the task; see `ToolOutcome`."""
+        return {"usage": self.usage.to_dict(), "cost": self.cost}
+
+    def note(self, event: Event) -> bool:
+        """Take in what happened in its run.
+
+        Returns:
+            True if this is worth telling.
+        """
+        record = self.record
+        record.last_activity = event.timestamp
+        if event.type is EventType.ACTION:
+            record.calls, record.last_tool = record.calls + 1, str(event.data["tool"])
+        elif event.type in (EventType.STEP_END, EventType.LOOP_END):
+            record.tokens, record.cost = self.usage.total_tokens, self.cost
+        return event.type is EventType.STEP_END
+
+
+def kit_for(
+    child: Child,
+    above: Kit,
+    state_above: QueryState,
+    tools: ToolRegistry,
+    *,
+    emit: Emit,
+    on_ask: AskFunction | None,
+    used_up: Callable[[], str],
+    background: Any,
+) -> Kit:
+    """What a subagent works with: what the agent above has, narrowed.
+
+    Args:
+        child: The task.
+        above: The kit of the run that gave it.
+        state_above: Where that run stands.
+        tools: Its tools.
+        emit: Where its events go.
+        on_ask: Asks a person.
+        used_up: Which limit of the run above is reached.
+        background: What gives tasks to further ones; None for nothing.
+    """
+    definition = child.definition
+    options = dict(above.options)
+    if definition.model is not None:
+        options["model"] = definition.model
+    client, window = above.client, above.context_window
+    if definition.llm is not None:
+        client, window = ToolModeClient(definition.llm, "auto", above.prompts), None
+    keeps = above.snapshots is not None and not definition.needs_folder
+    return replace(
+        above,
+        client=client,
+        context_window=window,
+        tools=tools,
+        options=options,
+        limits=limits_of(definition, state_above, above),
+        permissions=policy_of(definition, above.permissions),
+        on_ask=on_ask,
+        hooks=replace(above.hooks, on_stop=()),  # they speak of the end of the work above
+        budget=FamilyBudget(above.budget, used_up),
+        name=f"{above.name}/{definition.name}" if above.name else definition.name,
+        snapshots=NamedSnapshots(above.snapshots, child.record.id) if keeps and above.snapshots else None,
+        cancel_token=child.token,
+        inbox=Inbox(),
+        emit=veiled(emit, above.redactor),
+        journal=MemoryJournal(),
+        background=background,
+        tool_rounds=None,
+        after_tools="",
+        emit_reasoning=False,
+        opening=(),
+    )
+
+
+def inherit_answers(state: QueryState, above: QueryState) -> None:
+    """What a person allowed or refused for the run above holds here too."""
+    state.always_allowed = list(dict.fromkeys([*state.always_allowed, *above.always_allowed]))
+    state.denied = {**above.denied, **state.denied}
+
+
+async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:
+    """Ask a person; a function that is not async runs in a thread, because it will block."""
+    if inspect.iscoroutinefunction(ask):
+        return await ask(request)
+    found = await run_in_thread(lambda: ask(request))
+    if isinstance(found, Raised):
+        raise found.error
+    return await found if inspect.isawaitable(found) else found
+
+
+def names_of(state: QueryState) -> str:
+    """The calls that wait for a permission."""
+    waiting: Iterable[PermissionRequest] = state.questions
+    return ", ".join(f"{each.tool}({', '.join(each.args)})" for each in waiting)

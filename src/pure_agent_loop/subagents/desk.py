@@ -1,0 +1,409 @@
+"""The tasks of one run: begins them, watches them, and brings what came of them back to the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kernel import run_loop
+from pure_agent_loop.kit import Background, Kit
+from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.runner import start_state
+from pure_agent_loop.starting import begin_in_session
+from pure_agent_loop.state import SUSPENDED, QueryState
+from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
+from pure_agent_loop.subagents.definitions import in_language
+from pure_agent_loop.subagents.places import Place, place_for
+from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
+from pure_agent_loop.subagents.tasks import TaskRecord, TaskState, TaskStore
+from pure_agent_loop.text import safe_str
+
+if TYPE_CHECKING:
+    from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.subagents.definitions import AgentDefinition
+    from pure_agent_loop.subagents.words import SubagentWords
+    from pure_agent_loop.tool import Tool
+
+LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
+PATIENCE = 5.0  # for a subagent to end after it was told to
+
+
+class Staff(Protocol):
+    """What a desk asks of the manager it belongs to; `SubagentManager` says what each is."""
+
+    workspace: Path | None
+    definitions: dict[str, AgentDefinition]
+    max_concurrent: int
+    max_depth: int
+    wait: bool
+    language: str | None
+    words: SubagentWords
+    memory_ids: TaskStore
+    tools_for: Callable[[str], Iterable[Tool]]
+
+    def tools(self) -> list[Tool]:
+        """The tools that give tasks."""
+        ...
+
+    def at_depth(self, depth: int, sessions: SessionStore | None) -> Background:
+        """For the runs of a subagent."""
+        ...
+
+    def worktrees(self) -> Path:
+        """Where checkouts are made."""
+        ...
+
+    def desk_of(self, child: Child, desk: Desk) -> Desk:
+        """Where it is said what came of a task."""
+        ...
+
+    def leave(self, desk: Desk, *, is_busy: bool) -> None:
+        """The run of a desk is over."""
+        ...
+
+    def settled(self, child: Child) -> None:
+        """Remember a task."""
+        ...
+
+
+class Desk:
+    """Where the tasks of one run are kept.
+
+    Args:
+        manager: What subagents there are.
+        state: The run's state.
+        kit: What it works with.
+        sessions: Where its session is kept.
+        tasks: Where records are kept; None for a run without a session.
+        depth: How many agents stand above this one.
+    """
+
+    def __init__(
+        self,
+        manager: Staff,
+        state: QueryState,
+        kit: Kit,
+        sessions: SessionStore | None,
+        tasks: TaskStore | None,
+        depth: int,
+    ) -> None:
+        self.manager, self.words, self.tasks = manager, manager.words, tasks
+        self._state, self._kit, self._sessions, self._depth = state, kit, sessions, depth
+        self._slots = asyncio.Semaphore(manager.max_concurrent)
+        self._asking = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_over = False
+        self.children: dict[str, Child] = {}
+
+    # -- what the run calls --------------------------------------------------------------------------
+
+    async def wait(self) -> None:
+        """The run would end now: return when something has come in, or nothing more will."""
+        while self.manager.wait and self._at_work() and self._kit.inbox.is_empty:
+            jobs = [child.job for child in self._at_work() if child.job is not None]
+            await asyncio.wait(jobs, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            deadline = self._state.deadline
+            if deadline is not None and self._kit.clock.monotonic() >= deadline:
+                await self._stop(self._at_work())
+
+    async def end(self, state: QueryState) -> None:
+        """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
+        if self.manager.wait:
+            if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
+                while jobs := [child.job for child in self._at_work() if child.job is not None]:
+                    await asyncio.wait(jobs)
+            await self._stop(self._at_work())
+        self._is_over = True
+        for child in self.children.values():
+            taken = bool(child.notice) and child.notice not in self._kit.inbox
+            if taken or (child.record.is_over and not child.record.background):
+                child.record.delivered = True
+                self._save(child)
+        self.manager.leave(self, is_busy=bool(self._at_work()))
+
+    # -- beginning -----------------------------------------------------------------------------------
+
+    def refusal(self) -> str:
+        """Why no task can be given now; empty if one can."""
+        if self._depth >= self.manager.max_depth:
+            return self.words.too_deep
+        reached = self.used_up()
+        return self.words.nothing_left.format(what=reached) if reached else ""
+
+    def make(self, name: str, prompt: str, *, background: bool, step: int) -> Child:
+        """A new task."""
+        definition, parent = self.manager.definitions[name], self._state.session_id
+        task_id = (self.tasks or self.manager.memory_ids).new_id(name)
+        record = TaskRecord(
+            task_id, name, self._clean(prompt), parent=parent, background=background, step=step
+        )
+        if self.tasks is not None:
+            record.session_id = f"{parent[: 63 - len(task_id)]}.{task_id}"
+        return Child(record, definition)
+
+    def again(self, child: Child, prompt: str, *, background: bool, step: int) -> Child:
+        """A task that goes on with something more to do."""
+        record = replace(child.record, prompt=self._clean(prompt), background=background, step=step)
+        record.to("pending")
+        record.result = record.error = record.stop_reason = ""
+        record.delivered = False
+        history = None if child.state is None else child.state.history()
+        return Child(record, child.definition, history=history)
+
+    async def begin(self, child: Child) -> None:
+        """Work on a task: in the foreground until it is done, in the background beside the run."""
+        self.children[child.record.id] = child
+        if self.tasks is not None:
+            child.lock = self.tasks.claim(child.record.id)
+        self._save(child)
+        if self._kit.cancel_token is not None:
+            child.unlink = self._kit.cancel_token.on_cancel(lambda: child.token.cancel("cancelled"))
+        if self._watcher is None and self.tasks is not None:
+            self._watcher = asyncio.create_task(self._watch())
+        if not child.record.background:
+            await self._work(child)
+            return
+        child.job = asyncio.create_task(self._work(child))
+        await asyncio.sleep(0)  # it has a slot now, or waits for one
+
+    async def _work(self, child: Child) -> None:
+        """From the first moment to the last, whatever happens in between."""
+        outcome: tuple[TaskState, str] = ("cancelled", "")
+        try:
+            with Interrupt() as block:
+                block.on(child.token)
+                async with self._slots:
+                    outcome = await self._run(child)
+            if block.fired and outcome[0] != "completed":
+                outcome = ("killed" if child.token.reason == "killed" else "cancelled", "")
+        except RightsError as error:
+            names = ", ".join(error.names)
+            outcome = "failed", self.words.no_tool.format(agent=child.record.agent, tools=names)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the agent above has to know
+            outcome = "failed", f"{type(error).__name__}: {safe_str(error)}"
+        finally:
+            await self._settle(child, *outcome)
+
+    async def _run(self, child: Child) -> tuple[TaskState, str]:
+        manager, mode = self.manager, child.definition.workspace
+        path = manager.worktrees() / child.record.id
+        place = await place_for(mode, manager.workspace, path, self.words)
+        try:
+            state, kit = self._begin_run(child, place)
+            child.record.to("backgrounded" if child.record.background else "running")
+            await self._tell(child)
+            try:
+                await run_loop(state, kit)
+            finally:
+                kit.journal.close()
+            found = self._outcome(child, state)
+            if place is not None and state.stop_reason != "cancelled":
+                child.text = f"{child.text}\n\n{self._clean(await place.report())}"
+            return found
+        finally:
+            child.record.place = "" if place is None else place.close()
+
+    def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
+        manager, definition = self.manager, child.definition
+        bound = None if place is None else manager.tools_for(str(place.root))
+        tools = tools_of(definition, self._kit.tools, manager.tools(), bound)
+        deeper = self._depth + 1 < manager.max_depth
+        kit = kit_for(
+            child,
+            self._kit,
+            self._state,
+            registry_of(tools, manager.tools() if deeper else ()),
+            emit=lambda event: self._on_event(child, event),
+            on_ask=self._asks(child),
+            used_up=self.used_up,
+            background=manager.at_depth(self._depth + 1, self._sessions) if deeper else None,
+        )
+        system = in_language(definition.prompt, manager.language)
+        if place is not None:
+            system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
+        prompt, session = child.record.prompt, child.record.session_id
+        if session:
+            state, kit = begin_in_session(kit, system, prompt, None, None, (), self._sessions, session)
+        else:
+            state, _ = start_state(prompt, child.history, system, kit.prompts)
+        inherit_answers(state, self._state)
+        child.state = state
+        return state, kit
+
+    # -- while it works ------------------------------------------------------------------------------
+
+    async def _on_event(self, child: Child, event: Event) -> None:
+        if child.note(event):
+            await self._tell(child)
+
+    async def _tell(self, child: Child) -> None:
+        self._save(child)
+        if not self._is_over:
+            with suppress(Exception):  # a reader that fails ends the run above, not the subagent
+                await self._kit.emit(Event.task(child.record.step, child.record.to_dict()))
+
+    def _asks(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
+        ask = self._kit.on_ask
+        if ask is None:
+            return None
+
+        async def question(request: PermissionRequest) -> Any:
+            words = self.words.asked_by.format(reason=request.reason, agent=child.record.agent)
+            before: TaskState = "backgrounded" if child.record.background else "running"
+            async with self._asking:  # one question at a time
+                child.record.to("waiting_permission")
+                await self._tell(child)
+                try:
+                    return await ask_person(ask, replace(request, reason=words))
+                finally:
+                    child.record.to(before)
+                    self._save(child)
+
+        return question
+
+    def used_up(self) -> str:
+        """Which limit of this run is reached by it and all its subagents; empty for none."""
+        limits, used = self._kit.limits, self._state.ledger
+        open_ones = [child for child in self.children.values() if not self._is_counted(child)]
+        tokens = used.tokens + sum(child.usage.total_tokens for child in open_ones)
+        cost = used.cost + sum(child.cost for child in open_ones)
+        calls = used.tool_calls + sum(child.record.calls for child in open_ones)
+        reached = (
+            ("tokens", tokens, limits.max_tokens),
+            ("money", cost, limits.max_cost),
+            ("tool calls", calls, limits.max_tool_calls),
+        )
+        found = next((what for what, number, most in reached if most is not None and number >= most), "")
+        return found or ("" if self._kit.budget is None else self._kit.budget.used_up)
+
+    def _is_counted(self, child: Child) -> bool:
+        """True if the run above has taken in what it used."""
+        if not child.record.is_over and child.record.state != "waiting_permission":
+            return False
+        return not child.record.background or (bool(child.notice) and child.notice not in self._kit.inbox)
+
+    async def _watch(self) -> None:
+        """Other processes can only leave a file to say that they want a task stopped."""
+        while self.tasks is not None:
+            for child in list(self.children.values()):
+                if child.lock is not None and self.tasks.is_to_be_killed(child.record.id):
+                    child.token.cancel("killed")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # -- the end of a task ---------------------------------------------------------------------------
+
+    def _outcome(self, child: Child, state: QueryState) -> tuple[TaskState, str]:
+        child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
+        if state.stop_reason == SUSPENDED:
+            return "waiting_permission", self.words.waiting.format(calls=names_of(state))
+        if state.stop_reason == "cancelled":
+            return "killed" if child.token.reason == "killed" else "cancelled", ""
+        if state.stop_reason == "error":
+            return "failed", self._clean(safe_str(state.failure) or "error")
+        return "completed", ""
+
+    async def _settle(self, child: Child, state: TaskState, error: str) -> None:
+        """Nothing is awaited before the record is whole: this also runs when the program ends."""
+        record = child.record
+        if record.state == "pending" and state in ("completed", "waiting_permission"):
+            record.to("running")
+        record.to(state)
+        record.tokens, record.cost, record.error = child.usage.total_tokens, child.cost, error
+        with suppress(PureAgentLoopError):
+            if child.text and self.tasks is not None:
+                record.output = str(self.tasks.keep_output(record.id, child.text))
+        record.result = self._cut(child)
+        if child.unlink is not None:
+            child.unlink()
+        self.manager.settled(child)
+        if record.background:
+            self.manager.desk_of(child, self).notify(child)
+        self._release(child)
+        if self._watcher is not None and not any(each.lock for each in self.children.values()):
+            self._watcher.cancel()
+            self._watcher = None
+        if self._is_over:
+            self.manager.leave(self, is_busy=any(each.lock for each in self.children.values()))
+        await self._tell(child)
+
+    def _release(self, child: Child) -> None:
+        self._save(child)
+        lock, child.lock = child.lock, None
+        if lock is not None and self.tasks is not None:
+            lock.release()
+            self.tasks.forget_kill(child.record.id)
+
+    def notify(self, child: Child) -> None:
+        """Put what came of a task into the inbox of the run."""
+        record = child.record
+        head = self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
+        self.put(child, f"{head}\n{self.report(record)}", child.spent())
+
+    def put(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
+        """Tell the run about a task."""
+        self.children[child.record.id] = child
+        child.notice = text
+        if text not in self._kit.inbox:
+            self._kit.inbox.put(text, synthetic=True, spent=spent)
+
+    def report(self, record: TaskRecord) -> str:
+        """What came of a task, in words."""
+        endings = {"failed": self.words.failed.format(error=record.error)}
+        endings |= {"cancelled": self.words.stopped, "killed": self.words.stopped}
+        ending = endings.get(record.state, record.error)
+        text = "\n".join(part for part in (ending, record.result) if part)
+        return text or self.words.no_answer
+
+    def _cut(self, child: Child) -> str:
+        text, most = child.text, child.definition.max_result_chars
+        if len(text) <= most:
+            return text
+        file = f" {child.record.output}" if child.record.output else ""
+        note = self.words.cut.format(count=len(text) - most, id=child.record.id, file=file)
+        return f"{text[: most // 2]}\n{note}\n{text[len(text) - (most - most // 2) :]}"
+
+    async def kill(self, child: Child) -> None:
+        """Stop a task of the background, and wait until it has stopped."""
+        child.token.cancel("killed")
+        await self._stop([child])
+
+    # -- small things --------------------------------------------------------------------------------
+
+    def _at_work(self) -> list[Child]:
+        return [child for child in self.children.values() if child.job is not None and not child.job.done()]
+
+    async def _stop(self, children: list[Child]) -> None:
+        jobs = [child.job for child in children if child.job is not None]
+        for child in children:
+            child.token.cancel("cancelled")
+        if jobs:
+            _, stubborn = await asyncio.wait(jobs, timeout=PATIENCE)
+            for job in stubborn:
+                job.cancel()
+
+    def _save(self, child: Child) -> None:
+        if self.tasks is not None:
+            with suppress(PureAgentLoopError):  # a full disk must not stop the work
+                self.tasks.save(child.record)
+
+    def _clean(self, text: str) -> str:
+        return text if self._kit.redactor is None else self._kit.redactor.redact(text)
+
+    def is_told(self, record: TaskRecord) -> bool:
+        """True if the history already says how a task ended."""
+        marks = (f"[task {record.id} {record.state}]", f"【task {record.id} {record.state}】")
+        texts = [str(message.get("content")) for message in self._state.messages]
+        texts += [each.text for each in self._state.held]
+        return any(mark in text for text in texts for mark in marks)
+
+    @property
+    def session_id(self) -> str:
+        """The session of the run; empty for none."""
+        return self._state.session_id

@@ -1,0 +1,55 @@
+"""``pal agents``: what was given to subagents, seen and stopped from another process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.subagents.family import family, parent
+
+from pure_agent_loop.subagents import TaskRecord, TaskStore
+from pure_agent_loop.testing import call
+
+
+@pytest.fixture
+def given(pal, monkeypatch):
+    """A session with one task that is done."""
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", pal.env["PURE_AGENT_LOOP_HOME"])
+    script = [call("task", agent="helper", prompt="count the files"), "done"]
+    parent(family(parent=script, helper=["there are 7"])).run("go", session_id="trip")
+    (record,) = TaskStore().list()
+    return record
+
+
+def test_tasks_are_listed_and_shown(pal, given):
+    listed = pal("agents", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert given.id in listed.stdout
+    assert "completed" in listed.stdout
+    shown = pal("agents", "show", given.id)
+    assert "count the files" in shown.stdout
+    assert "there are 7" in shown.stdout
+    assert json.loads(pal("agents", "list", "--json").stdout)["tasks"] == [given.to_dict()]
+
+
+def test_sessions_of_subagents_are_listed_only_when_asked_for(pal, given):
+    listed = pal("sessions", "list")
+    assert given.session_id not in listed.stdout
+    assert "1 more are of subagents" in listed.stderr
+    assert given.session_id in pal("sessions", "list", "--all").stdout
+
+
+def test_killing(pal, given):
+    store = TaskStore(Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "sessions" / "agents")
+    over = pal("agents", "kill", given.id)
+    assert (over.returncode, over.stderr.strip()) == (0, f"pal: {given.id} was over already: completed")
+    store.save(TaskRecord("helper-1", "helper", "x", state="waiting_permission"))
+    assert "is over: killed" in pal("agents", "kill", "helper-1").stderr
+
+
+def test_what_is_not_there(pal):
+    assert "no tasks" in pal("agents", "list").stderr
+    missing = pal("agents", "show", "helper-1")
+    assert missing.returncode == 2
+    assert "pal agents list" in missing.stderr

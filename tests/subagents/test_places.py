@@ -1,0 +1,150 @@
+"""Copies and checkouts: what is changed there never reaches the workspace, and is not lost unsaid."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.helpers import check_result, nothing_left, tool_texts
+from tests.subagents.family import HELPER, family, parent
+
+from pure_agent_loop import CancelToken, tool
+from pure_agent_loop.subagents.places import Scratch
+from pure_agent_loop.subagents.words import ENGLISH
+from pure_agent_loop.testing import Gate, call, deltas
+from pure_agent_loop.toolbox import workspace_tools
+
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+
+
+def git(folder, *words):
+    return subprocess.run([*GIT, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def work(monkeypatch, tmp_path):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def run(work, mode, helper, **more):
+    llm = family(parent=[call("task", agent="helper", prompt="do it"), "done"], helper=helper)
+    options = {"tools": workspace_tools(work), "_workspace": work, **more}
+    return check_result(parent(llm, replace(HELPER, workspace=mode), **options).run("go")), llm
+
+
+CHANGE = call("write_file", path="b.txt", content="two\n")
+
+
+def test_a_copy_is_thrown_away_and_its_changes_are_told(work):
+    result, _ = run(work, "scratch", [CHANGE, "changed it"])
+    said = tool_texts(result.messages)[0]
+    assert "+++ b/b.txt" in said
+    assert "+two" in said
+    assert not (work / "b.txt").exists()
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+
+
+def test_a_copy_that_was_not_changed(work):
+    result, llm = run(work, "scratch", [call("read_file", path="a.txt"), "read it"])
+    assert "changed nothing" in tool_texts(result.messages)[0]
+    assert "one" in tool_texts(llm.requests[2].messages)[0]
+
+
+def test_a_checkout_with_changes_is_kept_on_its_branch(work, tmp_path):
+    before = (git(work, "rev-parse", "HEAD"), git(work, "status", "--porcelain"))
+    result, _ = run(work, "worktree", [CHANGE, "changed it"])
+    said = tool_texts(result.messages)[0]
+    (kept,) = (tmp_path / "home" / "worktrees").iterdir()
+    assert (kept / "b.txt").read_text() == "two\n"
+    assert str(kept) in said
+    assert f"pal/{kept.name}" in said
+    assert "?? b.txt" in said
+    assert not (work / "b.txt").exists()
+    assert (git(work, "rev-parse", "HEAD"), git(work, "status", "--porcelain")) == before
+
+
+def test_a_checkout_without_changes_is_removed_with_its_branch(work, tmp_path):
+    result, _ = run(work, "worktree", ["nothing to do"])
+    assert "changed no file" in tool_texts(result.messages)[0]
+    assert list((tmp_path / "home" / "worktrees").iterdir()) == []
+    assert git(work, "branch", "--list", "pal/*") == ""
+    assert len(git(work, "worktree", "list").splitlines()) == 1
+
+
+def test_hooks_of_the_repository_do_not_run(work, tmp_path):
+    hook = work / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    run(work, "worktree", ["nothing to do"])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_outside_of_a_repository_a_checkout_fails_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    result, _ = run(plain, "worktree", [])
+    assert "git rev-parse failed" in tool_texts(result.messages)[0]
+
+
+@pytest.mark.parametrize("mode", ["scratch", "worktree"])
+def test_cancelling_leaves_no_folder(work, tmp_path, mode):
+    async def main():
+        gate, token = Gate(), CancelToken()
+        script = {"parent": [call("task", agent="helper", prompt="x")], "helper": [deltas("a", gate, "b")]}
+        tools = workspace_tools(work)
+        agent = parent(family(**script), replace(HELPER, workspace=mode), tools=tools, _workspace=work)
+        async with nothing_left():
+            going = asyncio.create_task(agent.arun("go", cancel_token=token))
+            await gate.reached.wait_async()
+            token.cancel()
+            return check_result(await going)
+
+    assert asyncio.run(main()).stop_reason == "cancelled"
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+    assert not any((tmp_path / "home").glob("worktrees/*"))
+    assert len(git(work, "worktree", "list").splitlines()) == 1
+
+
+def test_only_tools_that_the_agent_above_has(work):
+    @tool
+    def deploy() -> str:
+        """Change the world."""
+        return "done"
+
+    tools = [each for each in workspace_tools(work) if each.name != "write_file"]
+    _, llm = run(work, "scratch", ["x"], tools=[*tools, deploy])
+    names = {each["function"]["name"] for each in llm.requests[1].tools}
+    assert "edit_file" in names
+    assert names.isdisjoint({"write_file", "deploy", "task"})
+
+
+def test_links_that_lead_out_are_left_out(work, tmp_path):
+    (tmp_path / "secret").write_text("s")
+    (work / "out").symlink_to(tmp_path / "secret")
+    (work / "in").symlink_to("a.txt")
+    (work / "folder").symlink_to(tmp_path)
+    copy = Scratch(work, ENGLISH)
+    asyncio.run(copy.fill())
+    assert sorted(path.name for path in copy.root.iterdir()) == ["a.txt", "in"]
+    (copy.root / "a.txt").unlink()
+    (copy.root / "c.bin").write_bytes(b"\0\1")
+    said = asyncio.run(copy.report())
+    assert "-one" in said
+    assert "c.bin: changed, not shown" in said
+    assert copy.close() == ""
+    assert not copy.root.exists()
