@@ -5,7 +5,7 @@ VENV := .venv
 LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 
-.PHONY: run test check tests lowest format clean
+.PHONY: run test check tools tests lowest format clean
 
 run: $(VENV)/.run  ## Set up, and do a task on a real model
 	$(BIN)/pure-agent-loop run "$(TASK)"
@@ -17,7 +17,10 @@ check: $(VENV)/.dev  ## Format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-tests: $(VENV)/.dev  ## All tests, on the newest dependencies
+tools:  ## Programs that tests need: bubblewrap, ripgrep, git
+	@sh scripts/install-test-tools.sh
+
+tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 	$(BIN)/python -m pytest -n 2
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
