@@ -261,7 +261,7 @@ class TestProtected:
     @pytest.mark.anyio
     async def test_every_tool_that_writes_obeys(self, around: Path) -> None:
         before = everything(around)
-        for tool in workspace_tools(around / "ws"):
+        for tool in workspace_tools(around / "ws", shell=False):
             if not tool.read_only:
                 arguments = {"path": ".git/hooks/x", "content": "c", "old_text": "o", "new_text": "n"}
                 given = {name: arguments[name] for name in tool.parameters["required"]}

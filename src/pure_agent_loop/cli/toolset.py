@@ -58,7 +58,7 @@ def make_toolset(options: argparse.Namespace, workspace: Path, output: Output, *
     shell = Shell(
         workspace, sandbox=options.sandbox, network=options.network, unsandboxed=options.unsandboxed_shell
     )
-    tools = [*workspace_tools(workspace), calculator, shell.tool(), Fetch().tool()]
+    tools = [*workspace_tools(workspace, shell=False), calculator, shell.tool(), Fetch().tool()]
     if not is_tiny:  # more tools would confuse a tiny model
         tools += [*TodoList().tools(), *_skills(workspace, output)]
     if options.tools != "all":

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
@@ -81,21 +82,28 @@ def workspace_tools(
     *,
     protected: Iterable[str] | None = None,
     hard_links: HardLinks = "refuse",
+    shell: bool = True,
+    **shell_options: Any,
 ) -> list[Tool]:
     """Tools to work on the files of a folder, for ``Agent(tools=...)``.
 
     ``read_file``, ``list_dir``, ``glob`` and ``grep``, which change nothing and are marked as ``read_only``;
-    ``write_file`` and ``edit_file``.
+    ``write_file`` and ``edit_file``; and ``shell``, which judges its commands itself.
 
     Args:
         root: The folder they are restricted to.
         protected: Names that cannot be written; `PROTECTED` and our own data folder if None.
         hard_links: Whether a file with several names is read: ``refuse`` or ``allow``.
+        shell: Whether the model may run commands.
+        shell_options: What `Shell` takes: ``sandbox``, ``network``, ``policy``, ``unsandboxed`` and others.
 
     Raises:
         ConfigError: The root is no folder, or an option has no meaning.
     """
+    if shell_options and not shell:
+        raise ConfigError(f"{', '.join(shell_options)} is for the shell, and shell=False.")
     workspace = Workspace(root, protected=protected, hard_links=hard_links)
     # The kinds of tools of one workspace; each has tools().
     kinds = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
-    return [each for kind in kinds for each in kind.tools()]
+    tools = [each for kind in kinds for each in kind.tools()]
+    return [*tools, __getattr__("Shell")(root, **shell_options).tool()] if shell else tools

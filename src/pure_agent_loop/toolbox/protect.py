@@ -16,16 +16,13 @@ from pathlib import Path, PurePath
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 
-# What other programs run or obey: git's hooks and settings, ours, the shells'.
+# What other programs run or obey without being asked, at the top of a workspace: a choice of those in
+# `protected.PROTECTED`, since each missing one costs a mount. Of `.git` only what runs, so that `git commit` works.
 PROTECTED = (
-    ".git/hooks",
-    ".git/config",
-    ".pure-agent-loop",
-    ".bashrc",
-    ".bash_profile",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
+    *(".git/hooks", ".git/config", ".husky"),
+    *(".pal", "pal.toml", ".agents", ".mcp.json", ".claude"),
+    *(".vscode", ".idea", ".envrc"),
+    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
 )
 
 
