@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 
 # What other programs run or obey without being asked, at the top of a workspace: a choice of those in
-# `protected.PROTECTED`, since each missing one costs a mount. Of `.git` only what runs, so that `git commit` works.
+# `protected.PROTECTED`, since each missing one costs a mount. Of `.git` only what runs, so that commits work.
 PROTECTED = (
     *(".git/hooks", ".git/config", ".husky"),
     *(".pal", "pal.toml", ".agents", ".mcp.json", ".claude"),
