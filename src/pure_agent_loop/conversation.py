@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import Protocol
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.media import MediaItem
 from pure_agent_loop.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runner import Run
@@ -23,6 +24,7 @@ class Prepare(Protocol):
         *,
         cancel_token: CancelToken | None = None,
         inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> Run:
         """A run of `task` that goes on from `messages`."""
         ...
@@ -51,7 +53,12 @@ class Conversation:
         self._history = messages
 
     async def send(
-        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+        self,
+        task: str,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AgentResult:
         """Say something and wait for the answer.
 
@@ -59,31 +66,43 @@ class Conversation:
             task: What to say.
             cancel_token: Stops this answer from outside.
             inbox: Messages put into it reach the agent while it works.
+            media: Images that belong to it; see `Agent.run`.
 
         Raises:
             ConfigError: `task` is no text.
+            ImageError: An image cannot be sent.
         """
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
         try:
             return await run.wait()
         finally:
             self._keep(run)
 
     def send_sync(
-        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+        self,
+        task: str,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AgentResult:
         """Say something and wait for the answer, from sync code; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
         try:
             return run.wait_sync()
         finally:
             self._keep(run)
 
     async def send_stream(
-        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+        self,
+        task: str,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Say something and read the events while they happen; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
         events = run.stream()
         try:
             async for event in events:
@@ -93,10 +112,15 @@ class Conversation:
             self._keep(run)
 
     def send_stream_sync(
-        self, task: str, *, cancel_token: CancelToken | None = None, inbox: Inbox | None = None
+        self,
+        task: str,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
     ) -> Generator[Event, None, None]:
         """Say something and read the events while they happen, from sync code; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox)
+        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
         try:
             yield from run.stream_sync()
         finally:

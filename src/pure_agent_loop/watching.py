@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.observers import CallRecord, StepChanges
+from pure_agent_loop.observers import CallRecord, CallStatus, StepChanges
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.text import safe_str
 from pure_agent_loop.tool import ToolOutcome
@@ -44,11 +45,15 @@ def audited(call: ToolCall, effect: Effect, state: QueryState, kit: Kit) -> Effe
         try:
             outcome = await effect()
         except BaseException:
-            audit.end(record, "", "stopped", kit.clock.monotonic() - started)
+            with suppress(PureAgentLoopError):  # that it was stopped is the news
+                audit.end(record, "", "stopped", kit.clock.monotonic() - started)
             raise
-        audit.end(
-            record, outcome.text, "error" if outcome.is_error else "ok", kit.clock.monotonic() - started
-        )
+        try:
+            status: CallStatus = "error" if outcome.is_error else "ok"
+            audit.end(record, outcome.text, status, kit.clock.monotonic() - started)
+        except PureAgentLoopError as error:  # it has happened, so its result is kept
+            words = f"The end of {call.name} is not in the audit log: {safe_str(error)}"
+            await kit.emit(Event.notice(record.step, words))
         return outcome
 
     return run

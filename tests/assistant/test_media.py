@@ -164,3 +164,14 @@ def test_a_history_with_images_is_shortened_and_stays_valid():
     assert result.content == "ok"
     assert len(result.messages) < len(history)
     assert result.messages[-2]["content"][-1] == PART
+
+
+def test_a_conversation_takes_images_too():
+    with ScriptedLLM(["A dot.", "Still a dot."]) as llm:
+        conversation = Agent(llm=llm).conversation()
+        conversation.send_sync("What is it?", media=[png()])
+        conversation.send_sync("Sure?")
+    assert [message["content"] for message in conversation.messages if message["role"] == "user"] == [
+        [{"type": "text", "text": "What is it?"}, image_part(png(), name="x")],
+        "Sure?",
+    ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.helpers import E, check_events, of_type, tool_texts
 
 from pure_agent_loop import (
     Agent,
     BeforeTool,
+    CancelToken,
     Hooks,
     Permission,
     PermissionRules,
@@ -96,6 +99,27 @@ def test_a_call_that_cannot_be_written_down_is_not_made():
     assert done == []
     assert result.stop_reason == "error"
     assert "disk is full" in str(of_type(result.events, E.ERROR)[0].content)
+
+
+def test_a_call_whose_end_cannot_be_written_down_keeps_its_result():
+    agent = Agent(llm=ScriptedLLM([call("act", x=1), "end"]), tools=[act], audit=Watch(fail_at="end"))
+    result = agent.run("go")
+    assert (result.content, tool_texts(result.messages)) == ("end", ["did 1"])
+    assert any("disk is full" in event.content for event in of_type(result.events, E.NOTICE))
+
+
+def test_a_log_that_fails_does_not_hide_a_cancellation():
+    token = CancelToken()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        token.cancel()
+        await asyncio.sleep(60)
+        return "never"
+
+    agent = Agent(llm=ScriptedLLM([call("hang")]), tools=[hang], audit=Watch(fail_at="end"))
+    assert agent.run("go", cancel_token=token).stop_reason == "cancelled"
 
 
 def test_changes_are_told_after_the_round_and_only_for_tools_that_may_change_something():
