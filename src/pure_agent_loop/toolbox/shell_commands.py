@@ -73,6 +73,24 @@ COMMANDS: Final[dict[str, Command]] = {
     "[": Command(operands="text"),  # looked into by itself
     "arch": Command(operands="none"),
     "b2sum": _SUMS,
+    "bc": Command("lqs", operands="none"),
+    "fd": Command(
+        "HIusigFaLp0",
+        "edtESj",
+        long="hidden no-ignore extension= type= max-depth= exclude= glob absolute-path full-path ignore-case "
+        "case-sensitive follow print0",
+        text=1,
+    ),
+    "gzip": Command("lv", needs="-l"),
+    "help": Command("dms", operands="text"),
+    "history": Command(operands="none"),
+    "lsof": Command("Pnt", "iup"),
+    "netstat": Command("tulnpaesri", operands="none"),
+    "shuf": Command("erz", "n", long="echo repeat zero-terminated head-count="),
+    "ss": Command("tuxlnpaemsoi46H", operands="none"),
+    "tokei": Command(),
+    "whereis": Command("bmsu", operands="text"),
+    "zcat": Command("f"),
     "base32": Command("di", "w", long="decode ignore-garbage wrap="),
     "base64": Command("di", "w", long="decode ignore-garbage wrap="),
     "basename": Command("az", "s", long="multiple suffix= zero", operands="text", any_option=True),
@@ -266,6 +284,15 @@ VERSIONS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(("node", "npm"), frozenset({"--version", "-v"})),
     **dict.fromkeys(("ruby", "perl", "php"), frozenset({"--version", "-v"})),
     **dict.fromkeys(("pip", "pip3"), frozenset({"--version", "-V"})),
+    **dict.fromkeys(
+        [
+            *("mypy", "black", "tsc", "eslint", "prettier", "deno", "bun", "psql", "sqlite3", "gh", "isort"),
+            *("clang++", "ninja", "zsh", "dash", "tmux", "wget", "ghc", "cc"),
+        ],
+        frozenset({"--version"}),
+    ),
+    **dict.fromkeys(("ffmpeg", "ffprobe"), frozenset({"-version"})),
+    "tput": frozenset({"cols", "lines", "colors"}),
     "java": frozenset({"-version", "--version"}),
 }
 """Programs whose version may be asked. Not those that read from the folder which program they are

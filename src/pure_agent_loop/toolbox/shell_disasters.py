@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pure_agent_loop.toolbox.shell_syntax import Line
+from pure_agent_loop.toolbox.shell_line import Line
 from pure_agent_loop.toolbox.shell_words import Word
 from pure_agent_loop.toolbox.shell_wrappers import base_name
 

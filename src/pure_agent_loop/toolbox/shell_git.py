@@ -31,7 +31,7 @@ _LOG = (
     "simplify-by-decoration source"
 )
 _DIFF_SHORT = "puzBRawbWst"
-_LIST = "sort= format= contains= no-contains= merged= no-merged= points-at= count= color=? ignore-case"
+_LIST = "sort= format= contains=? no-contains=? merged=? no-merged=? points-at= count= color=? ignore-case"
 
 GIT: Final[dict[str, Command]] = {
     "blame": Command(
@@ -47,6 +47,11 @@ GIT: Final[dict[str, Command]] = {
         long="list show-current all remotes verbose no-color color=? column=? " + _LIST,
         operands="none",
     ),
+    "check-attr": Command("az", long="all cached"),
+    "cherry": Command("v", long="verbose abbrev=?"),
+    "fsck": Command("v", long="full strict connectivity-only no-dangling unreachable no-progress root tags"),
+    "show-branch": Command("ar", long="all remotes list topo-order date-order current sha1-name"),
+    "symbolic-ref": Command("q", long="short quiet no-recurse", operands="text", most=1),
     "cat-file": Command("pte", operands="text", most=1, needs="-p -t -s -e", long=""),
     "check-ignore": Command("vnq", long="verbose non-matching quiet no-index"),
     "config": Command(
@@ -66,7 +71,7 @@ GIT: Final[dict[str, Command]] = {
         "SGl",
         "",
         "UMCXDB",
-        long=_DIFF + " cached staged merge-base ours theirs base",
+        long=_DIFF + " no-index cached staged merge-base ours theirs base",
         operands="paths",
     ),
     "diff-tree": Command(_DIFF_SHORT + "rtmcv", "SG", "", "UMC", long=_DIFF + " no-commit-id root"),
@@ -127,6 +132,20 @@ GIT: Final[dict[str, Command]] = {
     "worktree list": Command("vz", long="verbose porcelain", operands="none"),
 }
 """What git may be asked: it only looks. Options that name a file or a program to run are left out."""
+
+GIT_EXACT: Final = frozenset(
+    {"git submodule status", "git submodule", "git var GIT_EDITOR", "git archive --list"}
+)
+"""What git may be asked in exactly these words."""
+
+GIT_ELSEWHERE: Final = re.compile(
+    r"git (?:branch --show-current|remote(?: -v)?|rev-parse (?:--show-toplevel|--show-prefix|--show-cdup"
+    r"|--git-dir|--is-inside-work-tree|--abbrev-ref HEAD|HEAD))"
+)
+"""What git may be asked after ``cd``. There its configuration may come with the data and be hostile:
+whatever shows a commit can run ``gpg.program`` (by ``log.showSignature`` or a ``%G?`` in ``format.pretty``),
+whatever reads an object can fetch it with ``remote.*.uploadpack`` first, whatever compares files can run
+filters, ``textconv`` and ``core.fsmonitor``. These only read names of branches, remotes and folders."""
 
 GIT_GLOBAL: Final = frozenset(
     {

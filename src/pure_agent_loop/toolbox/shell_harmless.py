@@ -16,17 +16,17 @@ from pure_agent_loop.toolbox.shell_commands import (
     Command,
 )
 from pure_agent_loop.toolbox.shell_find import FIND_FILES, FIND_TESTS
+from pure_agent_loop.toolbox.shell_git import GIT_ELSEWHERE
+from pure_agent_loop.toolbox.shell_line import Simple
+from pure_agent_loop.toolbox.shell_listing import listed
 from pure_agent_loop.toolbox.shell_options import Surroundings, objection, path_objection, value_objection
 from pure_agent_loop.toolbox.shell_readers import READERS
-from pure_agent_loop.toolbox.shell_syntax import Simple
 from pure_agent_loop.toolbox.shell_words import Part, Word, literal
 
 MAX_ROUNDS = 64
-_XARGS = Command(
-    "0rt", "nPLsdI", long="null no-run-if-empty max-args= max-procs= delimiter= max-lines= replace= verbose"
-)
-_LISTINGS = {"find", "ls", "rg", "grep", "git"}
-_FILTERS = {"sort", "uniq", "head", "tail"}
+_XARGS = Command("0rt", "nPLsdI", long="null no-run-if-empty max-args= max-procs= delimiter= verbose")
+_HELP = re.compile(r"[a-z]\w+ --(?:help|version)")
+_OWN_HELP = frozenset({"xxd", "unzip", "test", "history", "help", "cd", "echo", "bc"})
 _ITEM = Word("(items)", (Part("glob", "items", quoted=False),))
 _FOUND = literal("./found")
 
@@ -45,6 +45,8 @@ class Judge:
 
     def objection(self, simple: Simple) -> str | None:
         """What speaks against running a command unasked; None if it only looks."""
+        if simple.binds:
+            return None
         for assignment in simple.assignments:
             if not ENVIRONMENT.fullmatch(assignment) or not simple.words:
                 return f"{assignment.partition('=')[0]} is set"
@@ -58,8 +60,10 @@ class Judge:
         name = words[0].raw if words else ""
         if name not in ("[", "[[") and not (words and words[0].is_plain and re.fullmatch(r"[\w.:+-]+", name)):
             return "the command's name is not written plainly"
-        if name == "git" and simple.after_cd:
+        if name == "git" and simple.after_cd and not _is_exact(words, GIT_ELSEWHERE):
             return "git in another folder may read another configuration, which can run programs"
+        if _is_exact(words, _HELP) and name in COMMANDS and name not in _OWN_HELP:
+            return None
         if name in VERSIONS and len(words) == 2 and words[1].is_plain and words[1].text in VERSIONS[name]:
             return None
         own = getattr(self, f"_on_{name}", None) if name.isalpha() else None
@@ -149,14 +153,15 @@ class Judge:
         if not inner:
             return None
         name = inner[0].text
-        if not (name in COMMANDS and COMMANDS[name].operands == "text") and not _lists_files(simple.fed_by):
+        if not (name in COMMANDS and COMMANDS[name].operands == "text") and listed(simple.fed_by) != "names":
             return "what it is given is not known to be names of files in the workspace"
         options = words[1 : len(words) - len(inner)]
-        marks = [b.text for a, b in pairwise(options) if a.text in ("-I", "--replace")]
-        if marks:
-            return self._with_items(list(inner), marks[-1] or "{}", _ITEM, simple)
-        if any(word.text.startswith(("-I", "--replace")) for word in options):
-            return "write -I and its mark apart"
+        marks = [b.text for a, b in pairwise(options) if a.text == "-I"]
+        marks += [word.text[2:] for word in options if word.is_literal and re.match("-I.", word.text)]
+        if len(marks) == 1:
+            return self._with_items(list(inner), marks[0], _ITEM, simple)
+        if any(re.match(r"-\w*I", word.text) for word in options):
+            return "write -I and its mark apart from other options"
         return self._words([*inner, _ITEM], simple)
 
 
@@ -172,6 +177,12 @@ def rounds(simple: Simple) -> list[tuple[Word, ...]]:
         bound = {name: (value,) for name, value in zip(names, values, strict=True)}
         found.append(tuple(word.bind(bound)[0] for word in simple.words))
     return found
+
+
+def _is_exact(words: Sequence[Word], known: re.Pattern[str]) -> bool:
+    return all(word.is_plain for word in words) and bool(
+        known.fullmatch(" ".join(word.text for word in words))
+    )
 
 
 def unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
@@ -201,25 +212,3 @@ def _behind(options: Command, words: Sequence[Word]) -> Sequence[Word] | None:
             return None
         at += step
     return words[at:]
-
-
-def _lists_files(simple: Simple | None) -> bool:
-    """Whether a command's lines are names of files below this folder."""
-    while simple is not None and simple.words and simple.words[0].text in _FILTERS:
-        simple = simple.fed_by
-    if simple is None or not simple.words or simple.words[0].text not in _LISTINGS:
-        return False
-    name, texts = simple.words[0].text, [word.text for word in simple.words[1:]]
-    if (
-        name == "grep"
-        and simple.fed_by is not None
-        and not any(re.match(r"-\w*o|--only|-\w*[cnHb]", t) for t in texts)
-    ):
-        return _lists_files(simple.fed_by)
-    if name == "find":
-        return "-printf" not in texts and "-exec" not in texts and "-ls" not in texts
-    if name == "git":
-        return texts[:1] in (["ls-files"], ["diff"]) and (texts[0] == "ls-files" or "--name-only" in texts)
-    if name == "ls":
-        return all(not text.startswith("-") or text == "-1" for text in texts)
-    return any(re.fullmatch(r"-\w*l\w*|--files(-with-matches)?", text) for text in texts)

@@ -12,7 +12,9 @@ from functools import lru_cache
 from pure_agent_loop.toolbox.shell_commands import VARIABLES, Command
 from pure_agent_loop.toolbox.shell_words import Word
 
-_HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdin", "/dev/fd/63"})
+_HARMLESS_FILES = frozenset(
+    ["/dev/null", "/dev/stdin", "/dev/fd/63", "/etc/os-release", "/proc/cpuinfo", "/proc/meminfo"]
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,24 @@ def objection(command: Command, words: Sequence[Word], around: Surroundings) -> 
 
 def path_objection(word: Word, around: Surroundings) -> str | None:
     """What speaks against reading the file a word names; None if it stays inside the folder."""
+    if _only_names(word):
+        return None
     if word.has_expansion:
         return value_objection(word) or f"{word.raw} may name a file outside the workspace"
     text = "".join(part.text for part in word.parts)
     if text in _HARMLESS_FILES or not _leaves(text, word, around):
         return None
     return f"{word.raw} is outside the workspace"
+
+
+def _only_names(word: Word) -> bool:
+    """Whether a word is the name of a file below this folder, perhaps behind the path of a folder."""
+    if not word.parts:
+        return False
+    *before, last = word.parts
+    head = "".join(part.text for part in before)
+    inside = not head.startswith(("/", "~")) and ".." not in head and (not head or head.endswith("/"))
+    return last.gives == "names" and inside and all(part.kind == "text" for part in before)
 
 
 def text_objection(word: Word, around: Surroundings) -> str | None:
@@ -68,7 +82,7 @@ def value_objection(word: Word) -> str | None:
     for part in word.parts:
         if part.kind == "variable" and part.text not in VARIABLES:
             return f"${part.text} may hold anything, also a secret"
-        if part.kind == "output" and not part.quoted:
+        if part.kind == "output" and not part.quoted and not part.gives:
             return f"{word.raw} may become any words"
     return None
 
@@ -209,6 +223,8 @@ class _Reading:
 
     def _value(self, word: Word, kind: str) -> str | None:
         if word.may_be_option and not (word.is_literal and word.text == "-"):
+            if kind == "text" and word.is_literal and re.fullmatch(r"-\d+", word.text):
+                return None  # the option takes the next word, whatever it is
             return f"{word.raw} stands where an option's value should"
         if word.splits or not word.is_literal:
             return f"{word.raw} may become any words"

@@ -14,9 +14,10 @@ from typing import Literal
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.toolbox.shell_disasters import disaster, disaster_of_line
 from pure_agent_loop.toolbox.shell_harmless import Judge, rounds
+from pure_agent_loop.toolbox.shell_line import Line, Redirect, Simple
 from pure_agent_loop.toolbox.shell_options import Surroundings, path_objection
 from pure_agent_loop.toolbox.shell_rules import Rule, read_rules
-from pure_agent_loop.toolbox.shell_syntax import Line, Redirect, Simple, parser, read_line
+from pure_agent_loop.toolbox.shell_syntax import parser, read_line
 from pure_agent_loop.toolbox.shell_wrappers import reachable
 
 ShellBehavior = Literal["allow", "ask", "deny"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pure_agent_loop.toolbox.shell_awk import only_prints
 from pure_agent_loop.toolbox.shell_commands import COMMANDS, Command
-from pure_agent_loop.toolbox.shell_git import GIT, GIT_GLOBAL
+from pure_agent_loop.toolbox.shell_git import GIT, GIT_EXACT, GIT_GLOBAL
 from pure_agent_loop.toolbox.shell_options import (
     Surroundings,
     objection,
@@ -20,23 +20,28 @@ from pure_agent_loop.toolbox.shell_words import Word
 _CONVERSION = re.compile(r"%(%|[-+ #0-9.*]*[sdiuoxXfFeEgGcbq])")
 _ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
 _COMMAND = (
-    r"(?:[pd=]|q|Q|s/(?:[^/\\\n]|\\[^\n])*/(?:[^/\\\n]|\\[^\n])*/[gpiI0-9]*"
+    r"(?:[pd=]|q|Q|y/[^/\\\n]*/[^/\\\n]*/|s/(?:[^/\\\n]|\\[^\n])*/(?:[^/\\\n]|\\[^\n])*/[gpiI0-9]*"
     r"|s\|(?:[^|\\\n]|\\[^\n])*\|(?:[^|\\\n]|\\[^\n])*\|[gpiI0-9]*"
     r"|s#(?:[^#\\\n]|\\[^\n])*#(?:[^#\\\n]|\\[^\n])*#[gpiI0-9]*"
     r"|s,(?:[^,\\\n]|\\[^\n])*,(?:[^,\\\n]|\\[^\n])*,[gpiI0-9]*)"
 )
-_SED_STEP = rf"\s*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|[+~]\d+))?\s*!?\s*)?{_COMMAND}\s*"
+_SED_STEP = (
+    rf"\s*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|[+~]\d+))?\s*!?\s*)?(?:{_COMMAND}|\{{\s*{_COMMAND}\s*;?\s*\}})\s*"
+)
 _SED = re.compile(rf"{_SED_STEP}(?:;{_SED_STEP})*;?\s*")
 _SED_OPTIONS = Command(
     "nErsuz", "e", "", "", "quiet silent regexp-extended expression= separate null-data", text=1,
     pattern="-e --expression",
 )  # fmt: skip
-_AWK_OPTIONS = Command("", "F", operands="paths", text=1)
+_AWK_OPTIONS = Command("", "Fv", operands="paths", text=1, any_option=True)  # no options behind the program
+_AWK_VARIABLE = re.compile(r"(?:-v)?[a-z_][a-z0-9_]*=.*", re.S)
 _JQ_OPTIONS = Command(
     "rcensSMCRja", "", long="raw-output compact-output exit-status null-input slurp sort-keys "
     "monochrome-output "
     "color-output raw-input join-output ascii-output tab", text=1, any_option=False,
 )  # fmt: skip
+_JQ_TEXT = re.compile(r'"(?:[^"\\]|\\[nt"\\]|\\\([^()"\\]*\))*"')
+_JQ_INSERTED = re.compile(r"\\\(([^()\"\\]*)\)")
 _JQ_WORDS = frozenset(
     [
         "keys",
@@ -117,8 +122,11 @@ _JQ_WORDS = frozenset(
         "booleans",
         "scalars",
         "nulls",
+        *("in", "indices", "path", "getpath", "round", "ceil", "sub", "gsub", "scan", "capture", "splits"),
+        *("tostream", "transpose", "walk", "while", "until", "isempty", "error", "todate", "inputs", "input"),
     ]
 )
+_GIT_READS = re.compile(r"git remote get-url [A-Za-z][\w.-]*|git config [A-Za-z][\w-]*\.[\w.-]*\w")
 _UNARY = frozenset(
     ["-f", "-d", "-e", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n", "-S", "-p", "-b", "-c", "-t"]
 )
@@ -144,21 +152,22 @@ def test(words: Sequence[Word], _around: Surroundings) -> str | None:
     closing = {"[": "]", "[[": "]]"}.get(name)
     if closing is not None and (not rest or rest.pop().text != closing):
         return f"{name} without {closing}"
-    if any(word.splits or any(part.kind == "glob" for part in word.parts) for word in rest):
+    if name != "[[" and any(word.splits or any(p.kind == "glob" for p in word.parts) for word in rest):
         return "a test of something that may become any words"
     steps: list[list[Word]] = [[]]
     for word in rest:
-        if word.is_plain and word.text in ("-a", "-o") and steps[-1]:
+        if word.is_plain and word.text in (("&&", "||") if name == "[[" else ("-a", "-o")) and steps[-1]:
             steps.append([])
         else:
             steps[-1].append(word)
-    if len(steps) > 1 and not all(word.is_literal for word in rest):
+    if name != "[[" and len(steps) > 1 and not all(word.is_literal for word in rest):
         return "a test with several parts and values that are not known"
     return next((said for step in steps for said in [_test_step(name, step)] if said), None)
 
 
 def _test_step(name: str, step: list[Word]) -> str | None:
-    if step and step[0].is_plain and step[0].text == "!" and len(step) != 3:
+    unary = len(step) == 3 and step[1].is_plain and step[1].text in _UNARY
+    if step and step[0].is_plain and step[0].text == "!" and (len(step) != 3 or unary):
         step = step[1:]
     if len(step) == 2 and step[0].is_plain and step[0].text in _UNARY:
         return value_objection(step[1])
@@ -202,24 +211,39 @@ def awk(words: Sequence[Word], around: Surroundings) -> str | None:
     rest = list(words[1:])
     script: Word | None = None
     for at, word in enumerate(rest):
-        if at and rest[at - 1].text == "-F":
+        before = rest[at - 1].text if at else ""
+        sets = word if before == "-v" or (word.head.startswith("-v") and word.text != "-v") else None
+        if sets and not (sets.is_literal and _AWK_VARIABLE.fullmatch(sets.text)):
+            return f"{sets.raw} sets a variable that is not known to be harmless"
+        if before in ("-F", "-v"):
             continue
         if not word.head.startswith("-"):
             script = word
             break
     if script is None or not script.is_literal or not only_prints(script.text):
         return "only programs that compute and print are known to be harmless"
-    if any("=" in word.text or word.may_be_option for word in rest[rest.index(script) + 1 :]):
+    behind = rest[rest.index(script) + 1 :]
+    if any("=" in word.text or (word.is_literal and word.may_be_option) for word in behind):
         return "an operand that sets a variable"
     return objection(_AWK_OPTIONS, rest, around)
 
 
 def jq(words: Sequence[Word], around: Surroundings) -> str | None:
     """Filters made of known functions: others read the environment, or more files."""
+    words = list(words)
+    given: set[str] = set()
+    while at := next((n for n, word in enumerate(words) if word.text in ("--arg", "--argjson")), 0):
+        name = words[at + 1].text if len(words) > at + 2 else ""
+        if not re.fullmatch(r"[a-z]+", name) or not all(word.is_literal for word in words[at : at + 3]):
+            return "what is given to the filter is not known"
+        given.add(name)
+        del words[at : at + 3]
     program = next((word for word in words[1:] if not word.head.startswith("-")), None)
     if program is None or not program.is_literal:
         return "the filter is not known"
-    bare = re.sub(r'"(?:[^"\\]|\\[nt"\\])*"', '""', program.text)
+    bare = _JQ_TEXT.sub(lambda found: " ".join(['""', *_JQ_INSERTED.findall(found[0])]), program.text)
+    if "#" in bare:
+        return "a comment in the filter"
     if re.search(r"[\\$@?#]\(|\\|\$(?![a-z]+\b)|\$(env|__)|::", bare) or "$ENV" in bare:
         return "the filter is not one of those known to be harmless"
     unknown = [name for name in re.findall(r"(?<![.\w$@])[A-Za-z_]\w*", bare) if name not in _JQ_WORDS]
@@ -281,9 +305,19 @@ def git(words: Sequence[Word], around: Surroundings) -> str | None:
         return "the subcommand is not known to be harmless"
     if name in ("branch", "tag") and any(_lists(word) for word in rest):
         return objection(_as_text(GIT[name]), rest, around)
+    if _only_reads(name, rest):
+        return None
     if name not in GIT:
         return f"git {name} is not known to be harmless"
     return objection(GIT[name], rest, around)
+
+
+def _only_reads(name: str, rest: Sequence[Word]) -> bool:
+    """Whether a subcommand that could also write is called in a form that does not."""
+    text = " ".join([f"git {name}", *(word.text for word in rest)])
+    if not all(word.is_plain for word in rest):
+        return False
+    return text in GIT_EXACT or bool(_GIT_READS.fullmatch(text))
 
 
 def _lists(word: Word) -> bool:
@@ -300,6 +334,35 @@ def _lists(word: Word) -> bool:
 
 def _as_text(command: Command) -> Command:
     return Command(command.short + "l", command.takes, "", command.optional, command.long, operands="text")
+
+
+_SET = re.compile(r"set(?: [-+][euxf]+| [-+][eux]*o (?:pipefail|errexit|nounset|xtrace))+")
+_SHOPT = re.compile(r"shopt(?: -[su])(?: (?:globstar|nullglob|dotglob|nocaseglob|failglob))+")
+
+
+def setting(words: Sequence[Word], _around: Surroundings) -> str | None:
+    """The shell's options that only say when it stops and what a pattern finds."""
+    text = " ".join(word.text for word in words)
+    plain = all(word.is_plain for word in words)
+    return None if plain and (_SET.fullmatch(text) or _SHOPT.fullmatch(text)) else "it changes the shell"
+
+
+def listing(words: Sequence[Word], around: Surroundings) -> str | None:
+    """The packages that are installed here; what asks a registry about newer ones is not known."""
+    if len(words) < 2 or not words[1].is_plain or words[1].text not in ("list", "ls", "show", "freeze"):
+        return "only the listing of packages is known to be harmless"
+    name = "npm" if words[0].text == "npm" else "pip"
+    if (name, words[1].text) in (("npm", "show"), ("npm", "freeze"), ("pip", "ls")):
+        return "it asks a registry"
+    return objection(_PACKAGES[name], words[2:], around)
+
+
+_PACKAGES = {
+    "npm": Command("ag", long="depth= all global json long parseable", operands="text"),
+    "pip": Command(
+        "fle", long="format= local user editable exclude-editable not-required files all", operands="text"
+    ),
+}
 
 
 Reader = Callable[[Sequence[Word], Surroundings], "str | None"]
@@ -319,5 +382,10 @@ READERS: dict[str, Reader] = {
     "cd": cd,
     "date": date,
     "git": git,
+    "set": setting,
+    "shopt": setting,
+    "pip": listing,
+    "pip3": listing,
+    "npm": listing,
 }
 """The commands read here, each with what speaks against running it unasked."""

@@ -13,13 +13,15 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.shell_commands import COMMANDS
 from pure_agent_loop.toolbox.shell_git import GIT, GIT_ESCAPES
 from pure_agent_loop.toolbox.shell_harmless import Judge
+from pure_agent_loop.toolbox.shell_line import Simple
 from pure_agent_loop.toolbox.shell_options import Surroundings
 from pure_agent_loop.toolbox.shell_readers import READERS
-from pure_agent_loop.toolbox.shell_syntax import Simple
 from pure_agent_loop.toolbox.shell_words import Word
 from pure_agent_loop.toolbox.shell_wrappers import base_name
 
 Field = Literal["allow", "ask", "deny"]
+
+_MADE_TO_WRITE = frozenset({"gzip", "npm", "pip", "pip3", "ss"})  # a rule for them means more than looking
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ def _star_reaches(words: Sequence[Word], fixed: int, judge: Judge) -> bool:
     name = words[0].text
     if name == "git" and not (len(words) > 1 and words[1].text in GIT):
         return not any(GIT_ESCAPES.fullmatch(word.text) for word in words[fixed:])
+    if name in _MADE_TO_WRITE:
+        return True
     if name in COMMANDS or name in READERS or name in ("find", "xargs"):
         anywhere = Judge(Surroundings(anywhere=True), judge.line)
         return anywhere.objection(Simple(tuple(words), (), name)) is None

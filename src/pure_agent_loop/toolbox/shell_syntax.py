@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.toolbox.shell_words import Word, WordReader, unbytes
+from pure_agent_loop.toolbox.shell_line import Line, Redirect, Simple
+from pure_agent_loop.toolbox.shell_listing import listed
+from pure_agent_loop.toolbox.shell_tiles import Tile, check_tiles
+from pure_agent_loop.toolbox.shell_words import Part, Word, WordReader, literal, unbytes
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -25,50 +28,9 @@ MAX_LENGTH = 10_000
 MAX_DEPTH = 40
 
 
-@dataclass(frozen=True)
-class Simple:
-    """One simple command.
-
-    Args:
-        words: Its words, the name first.
-        assignments: What is set for it, as written: ``("LC_ALL=C",)``.
-        text: The command as it stands in the line.
-        loops: What the loops around it put into their variables.
-        fed_by: The command before it in its pipe.
-        after_cd: A ``cd`` came before it, so it runs in another folder.
-    """
-
-    words: tuple[Word, ...]
-    assignments: tuple[str, ...]
-    text: str
-    loops: Mapping[str, tuple[Word, ...]] = field(default_factory=dict)
-    fed_by: Simple | None = None
-    after_cd: bool = False
-
-
-@dataclass(frozen=True)
-class Redirect:
-    """A redirection: its operator, where it goes, and how it is written."""
-
-    operator: str
-    target: Word
-    text: str
-
-
-@dataclass
-class Line:
-    """What stands in a line. `trouble` says what could not be read; then the rest is only a guess."""
-
-    commands: list[Simple] = field(default_factory=list)
-    redirects: list[Redirect] = field(default_factory=list)
-    documents: list[str] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
-
-
 _PLAIN_NODES = frozenset(
     {
         "program",
-        "list",
         "pipeline",
         "compound_statement",
         "subshell",
@@ -76,18 +38,21 @@ _PLAIN_NODES = frozenset(
         "if_statement",
         "elif_clause",
         "else_clause",
-        "while_statement",
         "negated_command",
     }
 )
+_TRANSPARENT = frozenset({"program", "compound_statement", "negated_command"})
 _WORDS = frozenset(
-    {"word", "string", "raw_string", "number", "concatenation", "simple_expansion", "expansion"}
+    [
+        *("word", "string", "raw_string", "number", "concatenation", "simple_expansion", "expansion"),
+        *("brace_expression", "ansi_c_string"),
+    ]
 )
+_EMPTY = Word("", (Part("text", "", quoted=True),))
+_NAME = re.compile(r"(?!\w*proxy|histchars|auto_resume)[a-z_][a-z0-9_]*")
+_PATTERN = re.compile(r"[\w./*?-]+")
+_FIELDS = re.compile(r"IFS=(?:''|\"\"|[,:]|'[^'/]?')?")
 _SUBSTITUTED = frozenset({"command_substitution", "process_substitution", "arithmetic_expansion"})
-_BEGINS = frozenset(
-    {";", "\n", "&&", "||", "|", "|&", "(", "{", "!", "if", "then", "else", "elif", "while", "until", "do"}
-)
-_ENDS = frozenset({")", "}", "fi", "done"})
 _TEST_SIGNS = frozenset({"!", "=", "==", "!=", "test_operator"})
 _TARGETS = {"<", ">", ">>", ">|", "&>", "&>>", ">&", "<&"}
 
@@ -144,7 +109,9 @@ class _Place:
 
     loops: Mapping[str, tuple[Word, ...]]
     depth: int
-    tiles: list[tuple[int, int, str]]
+    tiles: list[Tile]
+    frames: Mapping[str, int] = field(default_factory=dict)  # the construct in which each name was set
+    frame: int = 0
 
 
 class _Reader:
@@ -153,11 +120,14 @@ class _Reader:
         self._line = line
         self._after_cd = False
         self._place = _Place({}, 0, [])
+        self._frames = 0
+        self._feed: Simple | None = None
+        self._value = _EMPTY
         self._words = WordReader(source, self._trouble, self._substituted)
 
     def read(self, root: Node) -> None:
         self._walk(root)
-        self._check_tiles(0, len(self._source))
+        check_tiles(self._source, self._place.tiles, 0, len(self._source), self._trouble)
 
     def _trouble(self, what: str) -> None:
         if what not in self._line.trouble:
@@ -182,8 +152,53 @@ class _Reader:
         else:
             if node.type not in _PLAIN_NODES:
                 self._trouble(f"a construct that is not looked into ({node.type.replace('_', ' ')})")
-            for child in node.children:
+            self._framed(node.children, outside=node.type in _TRANSPARENT)
+
+    def _framed(self, nodes: Iterable[Node], *, outside: bool = False) -> None:
+        """Walk what may run not at all, or several times: what it sets is not known behind it."""
+        place = self._place
+        before = place.loops, place.frames, place.frame
+        if not outside:
+            self._frames += 1
+            place.frame = self._frames
+        for node in nodes:
+            if node.type in ("elif_clause", "else_clause"):
+                place.loops, place.frames = before[:2]
+            self._walk(node)
+        if not outside:
+            place.loops, place.frames, place.frame = before
+
+    def _bind(self, name: str, values: tuple[Word, ...]) -> None:
+        place = self._place
+        if not _NAME.fullmatch(name) or place.frames.get(name, place.frame) != place.frame:
+            self._trouble(f"{name} is set in a way that is not looked into")
+        place.loops = {**place.loops, name: values}
+        place.frames = {**place.frames, name: place.frame}
+
+    def _on_list(self, node: Node) -> None:
+        outer = self._place.frame
+        self._frames += 1
+        self._place.frame = self._frames
+        self._list(node, chained=False)
+        self._place.frame = outer
+
+    def _list(self, node: Node, *, chained: bool) -> tuple[Mapping[str, tuple[Word, ...]], Mapping[str, int]]:
+        """Walk a list; gives back what its first command set, which is all that is known behind it."""
+        place = self._place
+        sure = None
+        operator = next((child.type for child in node.children if child.type in ("&&", "||")), "")
+        for child in node.children:
+            if child.type == "list":
+                sure = self._list(child, chained=operator == "&&")
+            else:
                 self._walk(child)
+            sure = sure or (place.loops, place.frames)
+            if operator == "||":
+                place.loops, place.frames = sure
+        sure = sure or (place.loops, place.frames)
+        if not chained:
+            place.loops, place.frames = sure
+        return sure
 
     def _tile(self, node: Node, kind: str) -> None:
         self._place.tiles.append((node.start_byte, node.end_byte, kind))
@@ -203,7 +218,7 @@ class _Reader:
                 words.append(self._words.read(child))
             elif child.type in _WORDS or child.type in _SUBSTITUTED:
                 self._tile(child, "word")
-                words.append(self._words.read(child))
+                words.extend(self._words.read_all(child))
             elif child.type in ("file_redirect", "herestring_redirect"):
                 words.extend(self._redirect(child))
             elif child.type != "comment":
@@ -222,41 +237,49 @@ class _Reader:
     def _assignment(self, node: Node) -> str:
         for child in node.children:
             if child.type in _WORDS or child.type in _SUBSTITUTED:
-                self._words.read(child)
+                self._value = self._words.read(child)
             elif child.type not in ("variable_name", "="):
                 self._trouble("an assignment that is not looked into")
         return unbytes(self._source[node.start_byte : node.end_byte])
 
     def _on_variable_assignment(self, node: Node) -> None:
         self._tile(node, "assignment")
+        self._value = _EMPTY
         text = self._assignment(node)
-        self._line.commands.append(Simple((), (text,), text, self._place.loops))
+        name, sign, _ = text.partition("=")
+        values = self._value.bind(self._place.loops)
+        known = (
+            sign and _NAME.fullmatch(name) and all(part.kind != "glob" for w in values for part in w.parts)
+        )
+        self._line.commands.append(Simple((), (text,), text, self._place.loops, binds=bool(known)))
+        if known:
+            self._bind(name, values if len(values) == 1 else (self._value,))
 
     def _on_pipeline(self, node: Node) -> None:
         before: Simple | None = None
         for child in node.children:
             count = len(self._line.commands)
-            self._walk(child)
+            self._feed = before
+            self._framed([child])
+            self._feed = None
             new = self._line.commands[count:]
             if child.type not in ("command", "redirected_statement"):
                 before = before if not child.is_named else None
                 continue
             last = new[-1] if new else None
             if last is not None and before is not None:
-                last = Simple(last.words, last.assignments, last.text, last.loops, before, last.after_cd)
+                last = replace(last, fed_by=before)
                 self._line.commands[-1] = last
             before = last
 
     def _on_redirected_statement(self, node: Node) -> None:
+        self._feed = None
         for child in node.children:
             if child.type in ("file_redirect", "herestring_redirect"):
                 extra = self._redirect(child)
                 if extra and self._line.commands:
                     last = self._line.commands.pop()
-                    words = (*last.words, *extra)
-                    self._line.commands.append(
-                        Simple(words, last.assignments, last.text, last.loops, last.fed_by, last.after_cd)
-                    )
+                    self._line.commands.append(replace(last, words=(*last.words, *extra), binds=False))
             else:
                 self._walk(child)
 
@@ -293,20 +316,54 @@ class _Reader:
                 self._tile(child, "word")
             elif child.type in _WORDS or child.type in _SUBSTITUTED:
                 self._tile(child, "word")
-                values.append(self._words.read(child))
+                values.extend(self._words.read_all(child))
             elif child.type == "do_group":
                 body = child
             elif child.type in ("for", "in", ";"):
                 self._tile(child, child.type)
             else:
                 self._trouble("a loop that is not looked into")
-        if body is None or not values or len(values) > 50 or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        if body is None or not values or len(values) > 50:
             self._trouble("a loop that is not looked into")
-        outer = self._place.loops
-        self._place.loops = {**outer, name: tuple(bound for each in values for bound in each.bind(outer))}
+        place = self._place
+        before = place.loops, place.frames, place.frame
+        self._frames += 1
+        place.frame = self._frames
+        self._bind(name, tuple(bound for each in values for bound in each.bind(place.loops)))
         if body is not None:
             self._walk(body)
-        self._place.loops = outer
+        place.loops, place.frames, place.frame = before
+
+    def _on_while_statement(self, node: Node) -> None:
+        feed, self._feed = self._feed, None
+        place = self._place
+        before = place.loops, place.frames, place.frame
+        self._frames += 1
+        place.frame = self._frames
+        for at, child in enumerate(node.children):
+            count = len(self._line.commands)
+            self._walk(child)
+            if at == 1 and node.children[0].type == "while" and child.type == "command":
+                self._reads(count, feed)
+        place.loops, place.frames, place.frame = before
+
+    def _reads(self, count: int, feed: Simple | None) -> None:
+        """Note what `while read` sets, if that is what the condition is."""
+        if len(self._line.commands) != count + 1 or not self._line.commands[-1].words:
+            return
+        simple = self._line.commands[-1]
+        texts = [word.text for word in simple.words]
+        names = texts[1:]
+        while names[:1] == ["-r"] or names[:2] == ["-d", ""]:
+            names = names[1:] if names[0] == "-r" else names[2:]
+        plain = all(word.is_literal for word in simple.words) and simple.words[0].raw == "read"
+        fields = all(_FIELDS.fullmatch(each) for each in simple.assignments)
+        if not plain or not fields or not names or not all(map(_NAME.fullmatch, names)):
+            return
+        self._line.commands[-1] = replace(simple, binds=True)
+        gives = listed(feed) if len(names) == 1 and simple.assignments in ((), ("IFS=",)) else ""
+        for name in names:
+            self._bind(name, (Word(f"${name}", (Part("output", f"${name}", quoted=False, gives=gives),)),))
 
     def _on_test_command(self, node: Node) -> None:
         words: list[Word] = []
@@ -316,6 +373,14 @@ class _Reader:
             if each.type in _WORDS or each.type in ("[", "]", "[[", "]]") or each.type in _TEST_SIGNS:
                 self._tile(each, "word" if words else "name")
                 words.append(self._words.read(each))
+            elif each.type in ("&&", "||") and words and words[0].raw == "[[":
+                self._tile(each, "word")
+                words.append(literal(each.type))
+            elif each.type == "extglob_pattern" and _PATTERN.fullmatch(
+                self._source[each.start_byte : each.end_byte]
+            ):
+                self._tile(each, "word")
+                words.append(self._words.read(each))
             elif each.type in ("unary_expression", "binary_expression", "negated_command"):
                 waiting.extend(reversed(each.children))
             else:
@@ -323,10 +388,11 @@ class _Reader:
                 self._substituted(each)
         self._add(node, words, [])
 
-    def _substituted(self, node: Node) -> None:
-        """The commands inside a substitution: a stretch of their own."""
-        outer, cd = self._place, self._after_cd
-        self._place = _Place(outer.loops, outer.depth + 1, [])
+    def _substituted(self, node: Node) -> str:
+        """The commands inside a substitution: a stretch of their own. Says what they give."""
+        outer, cd, value, count = self._place, self._after_cd, self._value, len(self._line.commands)
+        self._frames += 1
+        self._place = _Place(outer.loops, outer.depth + 1, [], outer.frames, self._frames)
         if self._place.depth > MAX_DEPTH:
             self._trouble("too many levels")
         else:
@@ -336,49 +402,10 @@ class _Reader:
             tiles = self._place.tiles
             if tiles and tiles[0][2] in ("$(", "<("):
                 self._place.tiles = [(a, b, "(" if a == start else kind) for a, b, kind in tiles]
-                self._check_tiles(start, end)
-        self._place, self._after_cd = outer, cd
-
-    def _check_tiles(self, start: int, end: int) -> None:
-        """See that bash, reading from left to right, would begin its commands where the tree does."""
-        beginning, before, ended = True, "", start
-        for at, until, kind in self._place.tiles:
-            gap = self._source[ended:at]
-            if at < ended or gap.strip(" \t\n"):
-                return self._trouble("text between the words")
-            if "\n" in gap:
-                beginning, before = True, "\n"
-            elif _touches(kind, before, self._source[at:until]) and not gap:
-                return self._trouble("words that touch")
-            beginning = self._next(kind, beginning)
-            before, ended = kind, until
-        if self._source[ended:end].strip(" \t\n"):
-            self._trouble("text after the last word")
-        return None
-
-    def _next(self, kind: str, beginning: bool) -> bool:
-        if kind in _BEGINS:
-            return True
-        if kind == "name" or kind in ("for", "assignment"):
-            if not beginning:
-                self._trouble("a command where bash would see none")
-            return kind == "assignment"
-        if kind == "word" or kind == "in":
-            if beginning:
-                self._trouble("a word where bash would see a command")
-            return False
-        if kind in _ENDS:
-            return False
-        if kind not in ("redirect", "comment"):
-            self._trouble(f"the operator {kind!r}")
-        return beginning
-
-
-def _touches(kind: str, before: str, text: str) -> bool:
-    """Whether two neighbours need a blank between them for bash to tell them apart."""
-    if kind == "comment":
-        return before not in _BEGINS and before != ""
-    if before in ("{", "!"):
-        return True
-    wordlike = kind.isalpha() and (kind != "redirect" or text[0].isdigit())
-    return wordlike and before.isalpha()
+                check_tiles(self._source, self._place.tiles, start, end, self._trouble)
+        self._place, self._after_cd, self._value = outer, cd, value
+        inner = [child for child in node.children if child.is_named]
+        if len(inner) != 1 or len(self._line.commands) == count:
+            return ""
+        last = inner[0].children[-1] if inner[0].type == "pipeline" else inner[0]
+        return listed(self._line.commands[-1]) if last.type in ("command", "redirected_statement") else ""

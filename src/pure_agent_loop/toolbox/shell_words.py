@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_MOST_WORDS = 50
 Kind = Literal["text", "glob", "variable", "output"]
 
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./,:=+@%^~{}!#\-\]\x80-\xff]")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|[?#])\}|([A-Za-z_]\w*|[?#$!@*0-9-]))\Z")
 _SUMS = re.compile(r"\$\(\([\d\s+*/%()-]*\)\)\Z")
+_ANSI = re.compile(r"\$'((?:[ !#-&(-\[\]-~]|\\[tn\\])*)'")
+_GROUP = r"\{(?:[\w./*?-]*(?:,[\w./*?-]*)+|\d{1,4}\.\.\d{1,4})\}"
+_BRACES = re.compile(rf"(?:[\w./:=+@%*?-]|{_GROUP})+")
 _STARTS_EXPANSION = re.compile(r"[A-Za-z0-9_{(?#$!@*\[-]")
 
 
@@ -29,6 +33,7 @@ class Part:
     kind: Kind
     text: str
     quoted: bool
+    gives: str = ""  # what an output is known to be: "names" of files below this folder, "bare" words
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,13 @@ class Word:
         for part in self.parts:
             if part.kind != "variable" or part.text != name:
                 parts.append(part)
+            elif any(each.kind == "output" for each in value.parts):
+                gives = value.parts[0].gives if len(value.parts) == 1 else ""
+                parts.append(Part("output", value.text, quoted=part.quoted, gives=gives))
             elif part.quoted or re.fullmatch(r"[\w./:,=+@%^-]+", value.text):
                 parts.extend(value.parts)
+            elif len(self.parts) > 1 and re.search(r"\s", value.text):
+                parts.append(Part("output", value.text, quoted=False))  # it may split into an option
             elif not value.has_expansion and not re.search(r"[\s*?\[\\]/|/[^/]*\s", value.text):
                 parts.append(Part("glob", value.text, quoted=False))  # names that the shell splits at blanks
             else:
@@ -120,10 +130,28 @@ class WordReader:
         inside: Called with the node of each command whose output is used.
     """
 
-    def __init__(self, source: str, trouble: Callable[[str], None], inside: Callable[[Node], None]) -> None:
+    def __init__(self, source: str, trouble: Callable[[str], None], inside: Callable[[Node], str]) -> None:
         self._source = source
         self._trouble = trouble
         self._inside = inside
+
+    def read_all(self, node: Node) -> list[Word]:
+        """The words a node stands for, with its braces expanded the way bash does it."""
+        raw = self._source[node.start_byte : node.end_byte]
+        if "{" not in raw or not raw.isascii() or not re.search(_GROUP, raw) or not _BRACES.fullmatch(raw):
+            return [self.read(node)]
+        texts = _expanded(raw)
+        if (
+            len(texts) > _MOST_WORDS
+            or not all(texts)
+            or any(text.startswith("-") and not raw.startswith("-") for text in texts)
+        ):
+            self._trouble("a brace expansion that makes options, or many words")
+        return [
+            Word(raw, tuple(_Scan(text, 0, {}, self._trouble, self._inside).parts()))
+            for text in texts[:_MOST_WORDS]
+            if text
+        ]
 
     def read(self, node: Node) -> Word:
         """The word a node stands for."""
@@ -135,6 +163,23 @@ class WordReader:
         if re.search(r"\{.*(,|\.\.)", "".join(scan.bare)):
             self._trouble("a brace expansion")
         return word
+
+
+def _expanded(raw: str) -> list[str]:
+    found = re.search(_GROUP, raw)
+    if found is None:
+        return [raw]
+    inner = found.group()[1:-1]
+    first, dots, last = inner.partition("..")
+    if "," in inner:
+        choices = inner.split(",")
+    elif dots and (first[0] == "0" != first or last[0] == "0" != last):
+        return [""]  # bash keeps the zeros in front
+    else:
+        step = 1 if int(first) <= int(last) else -1
+        choices = [str(n) for n in range(int(first), int(last) + step, step)][: _MOST_WORDS + 1]
+    rest = _expanded(raw[found.end() :])
+    return [raw[: found.start()] + each + behind for each in choices for behind in rest][: _MOST_WORDS + 1]
 
 
 def unbytes(text: str) -> str:
@@ -169,7 +214,7 @@ class _Scan:
         offset: int,
         nested: dict[int, Node],
         trouble: Callable[[str], None],
-        inside: Callable[[Node], None],
+        inside: Callable[[Node], str],
     ) -> None:
         self._raw = raw
         self._offset = offset
@@ -203,6 +248,11 @@ class _Scan:
             self._add("glob", sign)
             self.bare.append(sign)
             self._at += 1
+        elif found := _ANSI.match(self._raw, self._at):
+            self._text(
+                re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n"}.get(m[1], m[1]), found[1]), quoted=True
+            )
+            self._at = found.end()
         elif sign == "$" and self._at + 1 == len(self._raw):
             self._text("$", quoted=False)
             self._at += 1
@@ -263,8 +313,8 @@ class _Scan:
         elif node.type == "arithmetic_expansion" and _SUMS.match(written):
             self._text("0", quoted=True)
         elif node.type == "command_substitution" and written.startswith("$("):
-            self._inside(node)
-            self._add("output", unbytes(written), quoted=quoted)
+            gives = self._inside(node)
+            self._parts.append(Part("output", unbytes(written), quoted, gives))
         elif node.type == "process_substitution" and written.startswith("<(") and written == self._raw:
             self._inside(node)
             self._text("/dev/fd/63", quoted=True)

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from pure_agent_loop.toolbox.shell_commands import RUNNERS, SHELLS, WRAPPERS
 from pure_agent_loop.toolbox.shell_harmless import rounds, unwrap
-from pure_agent_loop.toolbox.shell_syntax import Line, Simple, read_line
+from pure_agent_loop.toolbox.shell_line import Line, Simple
+from pure_agent_loop.toolbox.shell_syntax import read_line
 from pure_agent_loop.toolbox.shell_words import Word
 
 MAX_NESTING = 5

@@ -1,0 +1,59 @@
+"""Whether words and operators stand in a line the way a tree says: the check that keeps the tree honest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Tile = tuple[int, int, str]
+_BEGINS = frozenset(
+    {";", "\n", "&&", "||", "|", "|&", "(", "{", "!", "if", "then", "else", "elif", "while", "until", "do"}
+)
+_ENDS = frozenset({")", "}", "fi", "done"})
+
+
+def check_tiles(
+    source: str, tiles: Sequence[Tile], start: int, end: int, trouble: Callable[[str], None]
+) -> None:
+    """See that bash, reading from left to right, would begin its commands where the tree does."""
+    beginning, before, ended = True, "", start
+    for at, until, kind in tiles:
+        gap = source[ended:at]
+        if at < ended or gap.strip(" \t\n"):
+            return trouble("text between the words")
+        if "\n" in gap:
+            beginning, before = True, "\n"
+        elif _touches(kind, before, source[at:until]) and not gap:
+            return trouble("words that touch")
+        beginning = _next(kind, beginning, trouble)
+        before, ended = kind, until
+    if source[ended:end].strip(" \t\n"):
+        trouble("text after the last word")
+    return None
+
+
+def _next(kind: str, beginning: bool, trouble: Callable[[str], None]) -> bool:
+    if kind in _BEGINS:
+        return True
+    if kind == "name" or kind in ("for", "assignment"):
+        if not beginning:
+            trouble("a command where bash would see none")
+        return kind == "assignment"
+    if kind == "word" or kind == "in":
+        if beginning:
+            trouble("a word where bash would see a command")
+        return False
+    if kind in _ENDS:
+        return False
+    if kind not in ("redirect", "comment"):
+        trouble(f"the operator {kind!r}")
+    return beginning
+
+
+def _touches(kind: str, before: str, text: str) -> bool:
+    """Whether two neighbours need a blank between them for bash to tell them apart."""
+    if kind == "comment":
+        return before not in _BEGINS and before != ""
+    if before in ("{", "!"):
+        return True
+    wordlike = kind.isalpha() and (kind != "redirect" or text[0].isdigit())
+    return wordlike and before.isalpha()
