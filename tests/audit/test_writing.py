@@ -113,7 +113,7 @@ def test_what_a_redaction_fails_on_is_left_out(tmp_path):
 def test_the_default_takes_out_the_values_of_secret_variables(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "canary-0123456789")
     redact = default_redaction()
-    assert redact({"a": ["x canary-0123456789 y"]}) == {"a": ["x [redacted: SOME_API_KEY] y"]}
+    assert redact({"a": ["x canary-0123456789 y"]}) == {"a": ["x [secret:SOME_API_KEY removed] y"]}
 
 
 def test_notes_may_depend_on_the_call_and_may_fail(tmp_path):
