@@ -35,6 +35,7 @@ class Prompts:
     tool_not_started: str
     tool_lost: str
     tool_interrupted: str
+    scheduled: str
     warned_repetition: str
     refused_repetition: str
     continue_answer: str
@@ -101,6 +102,8 @@ ENGLISH = Prompts(
     tool_lost="the result of this call is not known.",
     tool_interrupted="the program ended while this call was running. Whether it took effect is unknown; find "
     "out before you repeat it.",
+    scheduled="[Notice {run}] The scheduled task {name!r}, due {due}, has answered. Nobody asked for it just "
+    "now; use it if it matters here.\n{answer}",
     warned_repetition="[Notice] You go round in circles: {what}. Use what you have, try something else, or "
     "say why you cannot go on.",
     refused_repetition="{what}. This call was not run. Use the results above, do something else, or say why "
@@ -211,6 +214,8 @@ CHINESE = Prompts(
     tool_not_started="开始之前被取消，没有产生任何影响。",
     tool_lost="这次调用的结果未知。",
     tool_interrupted="程序在这次调用运行时结束了。它是否生效未知；重复之前请先查明。",
+    scheduled="【通知 {run}】定时任务 {name!r}（应于 {due} 运行）已给出回答。"
+    "现在没有人要求它；如与此处有关，可以使用。\n{answer}",
     warned_repetition="【提示】你在原地打转：{what}。请使用已有结果，换一种做法，或说明为什么无法继续。",
     refused_repetition="{what}。这次调用没有执行。请使用上文的结果，换一种做法，或说明为什么无法继续。",
     continue_answer="【提示】你的回答在输出上限处被截断。请从中断处继续，不要重复。",

@@ -37,6 +37,11 @@ class Run:
         self._is_started = False
         weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
+    @property
+    def prompts(self) -> Prompts:
+        """The words that its model reads."""
+        return self._kit.prompts
+
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; from any thread. It reads it before its next step."""
         self._kit.inbox.steer(text)

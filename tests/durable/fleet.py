@@ -25,6 +25,8 @@ def next_answer(request: Any) -> Any:
     """The task says what is done: ``put 1, put 2`` calls twice, one after the other, and is done."""
     texts = [each for each in request.messages if each["role"] == "user"]
     words = str(texts[0]["content"]).split(", ")
+    if words == ["beat"]:
+        return "HEARTBEAT_OK"
     done = sum(1 for each in request.messages if each.get("tool_calls"))
     if done >= len(words):
         return f"Did {len(words)}."

@@ -13,6 +13,7 @@ from pure_agent_loop.cli.agents import add_agents
 from pure_agent_loop.cli.audit_arguments import add_audit
 from pure_agent_loop.cli.durable_arguments import add_durable
 from pure_agent_loop.cli.replay import add_replay
+from pure_agent_loop.cli.schedule_arguments import add_schedule
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.cli.undo import add_undo
 from pure_agent_loop.evaluation import command as evaluation
@@ -92,6 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_audit(commands)
     add_undo(commands)
     add_durable(commands)
+    add_schedule(commands)
     add_agents(commands)
     return parser
 

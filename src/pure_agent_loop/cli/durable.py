@@ -17,6 +17,7 @@ from pure_agent_loop.cli.durable_agents import load_agents
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.run import SECRET_VARIABLES
+from pure_agent_loop.cli.schedule import schedule
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.durable import Engine, Handle, Rate, TaskInfo
 from pure_agent_loop.durable.worker import Worker
@@ -213,4 +214,5 @@ _ACTIONS = {
     "cancel": _cancel,
     "answer": _answer,
     "logs": _logs,
+    "schedule": schedule,
 }

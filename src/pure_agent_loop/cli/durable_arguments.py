@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-DURABLE_COMMANDS = ("worker", "submit", "tasks", "cancel", "answer", "logs")
+DURABLE_COMMANDS = ("worker", "submit", "tasks", "cancel", "answer", "logs", "schedule")
 DEFAULT_LISTED = 20
 STATUS_WORDS = (
     "pending",

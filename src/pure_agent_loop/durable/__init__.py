@@ -8,6 +8,14 @@
     guard     the session of an attempt
     attempt   one attempt of a run
     liveness  which workers live
+    times     when a schedule is due
+    delivery  where the answer of a scheduled run goes
+    schedule  what is to be run when
+    schedules the schedules of a database, from any process
+    firings   what a worker does for them: exactly one fires
+    posting   handing an answer to a file or a command
+    notices   answers that wait for a session
+    ticker    looks once a second, and delivers
     worker    a process that works
     engine    both sides together
 
@@ -22,21 +30,33 @@ import threading
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.database import default_database
+from pure_agent_loop.durable.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.handle import Handle
+from pure_agent_loop.durable.schedule import Schedule, heartbeat
+from pure_agent_loop.durable.schedules import Firing, ScheduleInfo, Schedules
 from pure_agent_loop.durable.values import ENDED, STATUSES, DurableError, Rate, TaskInfo
 from pure_agent_loop.errors import ConfigError
 
 __all__ = [
     "ENDED",
     "STATUSES",
+    "Delivery",
     "DurableError",
     "Engine",
+    "Firing",
     "Handle",
     "Rate",
+    "Schedule",
+    "ScheduleInfo",
+    "Schedules",
     "TaskInfo",
     "default_database",
+    "heartbeat",
     "submit",
+    "to_command",
+    "to_file",
+    "to_session",
 ]
 
 _LOCK = threading.Lock()

@@ -20,7 +20,9 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of
+from pure_agent_loop.durable.notices import bring_notices
 from pure_agent_loop.errors import LLMError, PureAgentLoopError, SessionError, SessionLockedError
+from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runner import Run
@@ -114,7 +116,11 @@ class Attempt:
         takeover = self._takeover and not is_new
         store = GuardedStore(self._store, self._run_id, self.guard, takeover=takeover)
         task = self._task if is_new else None
-        run = self._agent.prepare(task, session_id=self._session_id, sessions=store, cancel_token=self._token)
+        inbox = Inbox()
+        run = self._agent.prepare(
+            task, session_id=self._session_id, sessions=store, cancel_token=self._token, inbox=inbox
+        )
+        bring_notices(self._client.database, self._session_id, store.records, run.prompts, inbox)
         answers = self._client.answers(self._run_id)
         for question in run.state.questions:
             said = answers.get((question.step, question.call_id))

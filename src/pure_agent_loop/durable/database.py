@@ -11,7 +11,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -22,6 +22,8 @@ from pure_agent_loop.text import safe_str
 VARIABLE = "PAL_DATABASE"
 PATIENCE = 30.0  # seconds that a database may be away
 _PAUSE = 0.1
+_T = TypeVar("_T")
+Change = Callable[..., Any]  # a statement and its values
 _SCHEMA = "pal_durable"
 # A connection whose other end is gone without a word must be noticed.
 _OPTIONS: dict[str, Any] = {
@@ -46,6 +48,24 @@ _TABLES = (
         step INTEGER NOT NULL, type TEXT NOT NULL, line TEXT NOT NULL, UNIQUE (run, attempt, place)
     )""",
     "CREATE INDEX IF NOT EXISTS pal_events_of_run ON @events (run, number)",
+    """CREATE TABLE IF NOT EXISTS @schedules (
+        name TEXT PRIMARY KEY, spec TEXT NOT NULL, enabled INTEGER NOT NULL, anchor DOUBLE PRECISION NOT NULL,
+        next_at DOUBLE PRECISION NOT NULL, revision INTEGER NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS pal_schedules_due ON @schedules (enabled, next_at)",
+    """CREATE TABLE IF NOT EXISTS @firings (
+        number {counter}, run TEXT NOT NULL UNIQUE, schedule TEXT NOT NULL, due DOUBLE PRECISION NOT NULL,
+        spec TEXT NOT NULL, state TEXT NOT NULL, answer TEXT NOT NULL, detail TEXT NOT NULL,
+        tries INTEGER NOT NULL, not_before DOUBLE PRECISION NOT NULL, owner TEXT NOT NULL,
+        changed DOUBLE PRECISION NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS pal_firings_state ON @firings (state, number)",
+    "CREATE INDEX IF NOT EXISTS pal_firings_of_schedule ON @firings (schedule, number)",
+    """CREATE TABLE IF NOT EXISTS @notices (
+        number {counter}, run TEXT NOT NULL UNIQUE, session TEXT NOT NULL, schedule TEXT NOT NULL,
+        due TEXT NOT NULL, answer TEXT NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS pal_notices_of_session ON @notices (session, number)",
 )
 _PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
 
@@ -104,6 +124,20 @@ class Database:
                 connection.cursor().executemany(self.sql(statement), rows)
 
         self._run(write)
+
+    def together(self, work: Callable[[Change], _T]) -> _T:
+        """Several statements in one transaction. It may be done twice if a connection breaks.
+
+        Args:
+            work: Given a function that runs one statement and gives its cursor.
+        """
+
+        def write(connection: Any) -> _T:
+            with self._transaction(connection):
+                return work(lambda statement, *values: connection.execute(self.sql(statement), values))
+
+        found: _T = self._run(write)
+        return found
 
     def prepare(self) -> None:
         """Make what is missing.

@@ -13,6 +13,7 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.handle import Handle
+from pure_agent_loop.durable.schedules import Schedules
 from pure_agent_loop.durable.values import Rate, TaskInfo, check_agent_name
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
@@ -127,6 +128,11 @@ class Engine:
             DurableError: The database cannot be used.
         """
         return list(self._client.agents())
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of this database: what workers run again and again."""
+        return Schedules(self._client)
 
     def tasks(
         self, status: str | None = None, agent: str | None = None, limit: int | None = 100

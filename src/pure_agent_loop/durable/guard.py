@@ -125,13 +125,14 @@ class GuardedStore:
 
     def __init__(self, store: SessionStore, run_id: str, guard: Guard, *, takeover: bool) -> None:
         self._store, self._run_id, self._guard = store, run_id, guard
+        self.records: Sequence[Record] = ()  # what was in the session when it was opened
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
 
     def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
         """Open a session for writing."""
-        return GuardedLog(
-            self._store.open(session_id, create=create, **self._options), self._run_id, self._guard
-        )
+        log = self._store.open(session_id, create=create, **self._options)
+        self.records = log.records
+        return GuardedLog(log, self._run_id, self._guard)
 
     def read(self, session_id: str) -> Loaded:
         """Read a session."""

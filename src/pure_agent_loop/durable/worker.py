@@ -16,8 +16,10 @@ from typing import Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.firings import Firings
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.serial import import_dbos, json_serializer
+from pure_agent_loop.durable.ticker import Ticker
 from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import SessionStore, SqliteStore
@@ -69,6 +71,7 @@ class Worker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_draining = False
         self._stop_sweeping = threading.Event()
+        self._ticker = Ticker(Firings(client, self.executor), self._in_thread)
         self._threads = ThreadPoolExecutor(thread_name_prefix="pal-durable-")
 
     async def work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -101,11 +104,13 @@ class Worker:
             await self._launch(dbos)
             await self._in_thread(self._client.offer, self.queues)
             sweeper.start()
+            self._ticker.start()
             ready()
             await stop.wait()
-            await self._drain()
+            await asyncio.gather(self._drain(), self._ticker.close(self._grace))
         finally:
             self._stop_sweeping.set()
+            await self._ticker.close(0.0)
             if sweeper.is_alive():
                 await self._in_thread(sweeper.join)
             await self._shut_down(dbos)
@@ -241,6 +246,7 @@ class Worker:
             LOG.warning("Looking after other workers failed: %s", safe_str(error))
 
     def _take_over(self, liveness: Liveness) -> None:
+        self._ticker.take_over(liveness)
         for executor in self._client.running():
             if executor == self.executor:
                 continue

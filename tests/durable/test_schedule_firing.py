@@ -1,0 +1,193 @@
+"""Who fires what, with a clock of the test, on both kinds of database. No worker does the runs here."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import psycopg
+import pytest
+
+from pure_agent_loop import ConfigError
+from pure_agent_loop.durable import DurableError, Engine, Schedule, Schedules, to_session
+from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.firings import Firings
+
+COUNT = itertools.count()
+START = 1_767_225_600.0  # 2026-01-01, midnight
+
+
+class Desk:
+    """A database, a clock that the test sets, and two workers as far as they look for schedules."""
+
+    def __init__(self, url):
+        self.time = START
+        self.clients = [Client(Database(url)), Client(Database(url))]
+        self.clients[0].offer({"worker": "model scripted"})
+        self.schedules = Schedules(self.clients[0], self.now)
+        self.first, self.second = (
+            Firings(each, f"host-{n}-aa", self.now) for n, each in enumerate(self.clients)
+        )
+
+    def now(self):
+        return self.time
+
+    def add(self, **options):
+        self.schedules.add(
+            Schedule(**{"name": "a", "agent": "worker", "prompt": "put 1", "every": 300, **options})
+        )
+
+    def states(self, name="a"):
+        return [(each.due - START, each.state) for each in reversed(self.schedules.runs(name))]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def desk(request, tmp_path):
+    url = f"sqlite:///{tmp_path / 'd.sqlite'}"
+    if request.param == "postgres":
+        name, url = f"desk{next(COUNT)}", request.getfixturevalue("postgres").url
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        url = url.replace("/postgres?", f"/{name}?")
+    desk = Desk(url)
+    yield desk
+    for each in desk.clients:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [("skip", [1_500]), ("once", [1_200]), ("all", [600, 900, 1_200])],
+)
+def test_after_a_time_without_workers(desk, missed, expected):
+    desk.add(missed=missed, max_missed=3, overlap="queue")
+    desk.time = START + 1_300
+    desk.first.fire()
+    assert desk.schedules.get("a").next == START + 1_500
+    if missed == "skip":
+        assert desk.states() == []
+        desk.time = START + 1_500
+        desk.first.fire()
+    assert desk.states() == [(each, "due") for each in expected]
+
+
+def test_one_of_those_that_look_at_the_same_moment_fires(desk):
+    desk.add(overlap="queue")
+    fired, barrier = [], threading.Barrier(2)
+
+    def look(firings):
+        for _ in range(15):
+            barrier.wait(60)
+            fired.extend(firings.fire())
+            if barrier.wait(60) == 0:
+                desk.time += 300
+            barrier.wait(60)
+
+    threads = [threading.Thread(target=look, args=(each,)) for each in (desk.first, desk.second)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert len(fired) == len(set(fired)) == 14
+    assert [due for due, _ in desk.states()] == [300.0 * n for n in range(1, 15)]
+
+
+def test_another_one_submits_what_a_dead_one_has_fired(desk):
+    desk.add(
+        deliver=to_session("chat"),
+        prompt='put 1 {"at": "{due}"}',
+        cron="0 2 * * *",
+        every=None,
+        timezone="Europe/Oslo",
+    )
+    desk.time = START + 3_600
+    (run_id,) = desk.first.fire()  # it dies here
+    assert run_id == "schedule.a.20260101T010000Z"
+    desk.second.look()
+    desk.first.submit()
+    info = desk.clients[1].info(run_id)
+    assert (info.status, info.task) == ("pending", 'put 1 {"at": "2026-01-01T02:00:00+01:00"}')
+    assert desk.states() == [(3_600, "running")]
+    desk.clients[0].cancel(run_id)
+    desk.second.look()
+    assert desk.states() == [(3_600, "failed")]
+    assert "cancelled" in desk.schedules.get("a").last.detail
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_a_run_that_has_not_ended(desk, overlap):
+    desk.add(overlap=overlap, session="same")
+    for _ in range(2):
+        desk.time += 300
+        desk.first.look()
+    second = "skipped" if overlap == "skip" else "due"
+    assert desk.states() == [(300, "running"), (600, second)]
+    run_id = desk.schedules.runs("a")[-1].run_id
+    assert desk.clients[0].info(run_id).session_id == "schedule.a"
+    desk.clients[0].cancel(run_id)
+    desk.second.look()
+    assert desk.states() == [(300, "failed"), (600, "skipped" if overlap == "skip" else "running")]
+    desk.time += 300
+    desk.second.look()
+    assert desk.states()[-1] == (900, "running" if overlap == "skip" else "due")
+
+
+def test_a_pause_misses_nothing(desk):
+    desk.add(missed="all", enabled=False)
+    desk.time += 400
+    desk.first.look()
+    assert desk.schedules.get("a").next is None
+    assert desk.schedules.resume("a").next == START + 600
+    assert desk.schedules.pause("a").schedule.enabled is False
+    desk.time += 600
+    run_id = desk.schedules.run_now("a")
+    assert desk.schedules.resume("a").next == START + 1_200
+    desk.first.look()
+    assert desk.states() == [(1_000, "running")]
+    assert desk.clients[0].info(run_id).task == "put 1"
+
+
+def test_what_was_changed_meanwhile_is_not_fired_as_it_was(desk):
+    desk.add()
+    desk.time += 300
+    with pytest.raises(ConfigError, match="replace"):
+        desk.add()
+    desk.schedules.add(Schedule("a", "worker", "put 2", every=60), replace=True)
+    assert desk.first.fire() == []
+    desk.schedules.remove("a")
+    desk.time += 300
+    assert desk.second.fire() == []
+    for each in (desk.schedules.get, desk.schedules.remove, desk.schedules.pause, desk.schedules.run_now):
+        with pytest.raises(DurableError, match="no schedule 'a'"):
+            each("a")
+    with pytest.raises(ConfigError, match="There are: worker"):
+        desk.add(agent="nobody")
+
+
+def test_old_ones_are_forgotten(desk):
+    desk.add(every=1, overlap="skip")
+    for _ in range(120):
+        desk.time += 1
+        desk.first.fire()
+    found = desk.schedules.runs("a", 1_000)
+    assert len(found) == 101  # the newest hundred, and the one that has not ended
+    assert (found[0].due, found[-1].state) == (START + 120, "due")
+
+
+def test_one_that_cannot_be_read_here_does_not_keep_the_others(desk, caplog):
+    desk.add(name="a")
+    desk.add(name="b")
+    spec = '{"name": "a", "agent": "worker", "prompt": "x", "cron": "0 9 * * *", "timezone": "No/Where"}'
+    desk.clients[0].database.change("UPDATE @schedules SET spec = ? WHERE name = 'a'", spec)
+    desk.time += 300
+    assert desk.first.fire() == ["schedule.b.20260101T000500Z"]
+    assert "No/Where" in caplog.text
+
+
+def test_an_engine_has_the_schedules_of_its_database(tmp_path):
+    engine = Engine(f"sqlite:///{tmp_path / 'd.sqlite'}")
+    made = Schedule("early", "worker", "put 1", every=60)  # before there is a worker
+    assert engine.schedules.add(made).schedule == made
+    assert [each.schedule.name for each in engine.schedules.list()] == ["early"]
+    engine.close()
