@@ -3,18 +3,19 @@
     python -m benchmarks.fleet --workers 3 --runs 200 --kill-every 3 [--freeze] [--restart-database]
     python -m benchmarks.fleet --workers 2 --runs 10 --database sqlite
 
-Each worker is a ``pal worker`` process, the model is a server in a process of its own, and PostgreSQL is a
-real one that writes to the disk. Every few seconds a worker is killed and a new one started; with
-``--freeze`` each second one is stopped for longer than its lease and woken instead; with
-``--restart-database`` the database crashes half way and is away for two seconds. At the end each run is
-compared with its session and with the marks that its tools left in a file. The takeover time is from a kill
-to the first record that another worker wrote in a run of the dead one.
+Each worker is a ``pal worker`` process, forked from one that has imported everything. The model is a server in
+a process of its own, and PostgreSQL is a real one that writes to the disk. Every few seconds a worker that has
+runs is killed (SIGKILL) and a new one started. With ``--freeze`` each second one is stopped for longer than
+its lease and woken later instead; with ``--restart-database`` the database crashes half way and is away for
+two seconds. At the end each run is compared with its session and with the marks that its tools left in a file.
+The takeover time is from a kill to the first record that another worker wrote in a run of the dead one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import random
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +34,7 @@ from typing import Any
 
 from benchmarks.durable_kill import DONE, compare_runs, make_agent, next_answer
 
-from pure_agent_loop import Agent
+from pure_agent_loop import Agent, cli
 from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.sessions import PostgresStore, SessionStore, SqliteStore
 from pure_agent_loop.testing import PostgresServer, ScriptedServer
@@ -59,25 +61,46 @@ def be_model() -> None:
 
 
 @contextlib.contextmanager
-def model_process() -> Iterator[str]:
-    """A model in a process of its own; its address."""
-    words = [sys.executable, "-m", "benchmarks.fleet", "--model"]
+def model_process(module: str) -> Iterator[tuple[str, int]]:
+    """A model in a process of its own, which a module serves; its address and process."""
+    words = [sys.executable, "-m", module, "--model"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().strip()
+            yield process.stdout.readline().strip(), process.pid
         finally:
             process.stdin.close()
             if process.wait(PATIENCE) != 0:
                 raise RuntimeError("the model got a request that was not valid")
 
 
+def be_zygote(words: Sequence[str]) -> None:
+    """Import everything once, then fork a ``pal worker`` for each log that is named, and print its id."""
+    import dbos  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid:
+            print(pid, flush=True)
+            continue
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.dup2(os.open(line.strip(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+            cli.main(["worker", *words])
+        except BaseException:  # noqa: BLE001 - nothing may get back into the loop
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+
 @dataclass
 class Worker:
     """A process that works, and what it has said."""
 
-    process: subprocess.Popen[bytes]
+    pid: int
     log: Path
     frozen_until: float = 0.0
 
@@ -90,6 +113,15 @@ class Worker:
     def is_ready(self) -> bool:
         """It takes runs."""
         return "queues" in self.said
+
+    @property
+    def is_there(self) -> bool:
+        """The process has not ended."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     @property
     def executor(self) -> str:
@@ -110,8 +142,7 @@ class Fleet:
     """Workers on one database."""
 
     folder: Path
-    environment: dict[str, str]
-    words: list[str]
+    zygote: subprocess.Popen[str]
     workers: list[Worker] = field(default_factory=list)
     gone: list[Worker] = field(default_factory=list)
     killed: list[Event] = field(default_factory=list)
@@ -120,58 +151,46 @@ class Fleet:
     def start(self) -> None:
         """Begin one more worker, which will be ready a little later."""
         log = self.folder / f"worker-{len(self.workers) + len(self.gone)}.log"
-        with log.open("wb") as output:
-            command = [
-                sys.executable,
-                "-m",
-                "pure_agent_loop",
-                "worker",
-                "--agents",
-                "benchmarks.fleet:agents",
-            ]
-            process = subprocess.Popen(
-                [*command, *self.words],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stderr=output,
-                cwd=ROOT,
-            )
-        self.workers.append(Worker(process, log))
+        log.touch()
+        assert self.zygote.stdin is not None
+        assert self.zygote.stdout is not None
+        print(log, file=self.zygote.stdin, flush=True)
+        self.workers.append(Worker(int(self.zygote.stdout.readline()), log))
 
     def wait_until_ready(self, count: int) -> None:
         """Wait until so many work."""
         give_up = time.monotonic() + PATIENCE
         while sum(each.is_ready for each in self.workers) < count:
-            if time.monotonic() > give_up or any(each.process.poll() is not None for each in self.workers):
+            if time.monotonic() > give_up or not all(each.is_there for each in self.workers):
                 raise RuntimeError("\n".join(each.said for each in self.workers))
             time.sleep(0.05)
 
-    def awake(self) -> list[Worker]:
-        """Those that work and are not frozen."""
-        return [each for each in self.workers if each.is_ready and not each.frozen_until]
+    def _pick(self, rng: random.Random, engine: Engine) -> Worker | None:
+        """One of at least two that work; one that has runs."""
+        awake = [each for each in self.workers if each.is_ready and not each.frozen_until]
+        busy = {each.worker for each in engine.tasks("running", limit=None)}
+        chosen = [each for each in awake if each.executor in busy]
+        return rng.choice(chosen) if chosen and len(awake) > 1 else None
 
     def kill(self, rng: random.Random, engine: Engine) -> bool:
-        """Kill one of at least two that work, and begin a new one."""
-        awake = self.awake()
-        if len(awake) < 2:
+        """Kill one, and begin a new one; False if it is not the moment."""
+        victim = self._pick(rng, engine)
+        if victim is None:
             return False
-        victim = rng.choice(awake)
-        victim.process.kill()
+        os.kill(victim.pid, signal.SIGKILL)
         moment = time.time()
         self.killed.append(Event(moment, runs_of(engine, victim.executor)))
-        victim.process.wait()
         self.workers.remove(victim)
         self.gone.append(victim)
         self.start()
         return True
 
     def freeze(self, rng: random.Random, engine: Engine, seconds: float) -> bool:
-        """Stop one of at least two that work, for some time."""
-        awake = self.awake()
-        if len(awake) < 2:
+        """Stop one for some time; False if it is not the moment."""
+        victim = self._pick(rng, engine)
+        if victim is None:
             return False
-        victim = rng.choice(awake)
-        victim.process.send_signal(signal.SIGSTOP)
+        os.kill(victim.pid, signal.SIGSTOP)
         victim.frozen_until = time.monotonic() + seconds
         self.frozen.append(Event(time.time(), runs_of(engine, victim.executor)))
         return True
@@ -181,7 +200,7 @@ class Fleet:
         for each in self.workers:
             if each.frozen_until and time.monotonic() >= each.frozen_until:
                 each.frozen_until = 0.0
-                each.process.send_signal(signal.SIGCONT)
+                os.kill(each.pid, signal.SIGCONT)
 
     def refused(self) -> int:
         """How many runs workers have dropped because a write was refused."""
@@ -190,17 +209,49 @@ class Fleet:
     def end(self, wrong: list[str]) -> None:
         """End all in order."""
         for each in self.workers:
-            each.process.send_signal(signal.SIGTERM)
-        bad = [each for each in self.workers if each.process.wait(PATIENCE) != 0]
-        wrong += [f"a worker ended with {each.process.returncode}: {each.said[-500:]}" for each in bad]
+            os.kill(each.pid, signal.SIGTERM)
+        give_up = time.monotonic() + PATIENCE
+        while any(each.is_there for each in self.workers) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        bad = [each for each in self.workers if "stopped;" not in each.said]
+        wrong += [f"a worker has not ended in order: {each.said[-500:]}" for each in bad]
         said = [each.said for each in [*self.workers, *self.gone]]
         wrong += [f"a worker printed a traceback: {each[-3000:]}" for each in said if "Traceback" in each]
 
     def close(self) -> None:
         """Kill what is left."""
         for each in self.workers:
-            each.process.kill()
-            each.process.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        assert self.zygote.stdin is not None
+        self.zygote.stdin.close()
+        self.zygote.wait(PATIENCE)
+
+
+def open_fleet(folder: Path, where: str, url: str, words: Sequence[str]) -> Fleet:
+    """A fleet without a worker.
+
+    Args:
+        folder: For logs and marks.
+        where: The agents, as ``pal worker --agents`` has it.
+        url: The model.
+        words: More words of the command.
+    """
+    environment = {
+        **os.environ,
+        SERVER: url,
+        MARKS: str(folder / "marks"),
+        "PURE_AGENT_LOOP_HOME": str(folder / "home"),
+    }
+    zygote = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fleet", "--zygote", "--agents", where, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+    return Fleet(folder, zygote)
 
 
 def runs_of(engine: Engine, executor: str) -> list[str]:
@@ -270,14 +321,8 @@ def measure(
     wrong: list[str] = []
     rest = Rest(server, options.restart_database)
     words = ["--database", database, "--lease", str(options.lease), "--concurrency", str(options.concurrency)]
-    with model_process() as url, Engine(database) as engine:
-        environment = {
-            **os.environ,
-            SERVER: url,
-            MARKS: str(folder / "marks"),
-            "PURE_AGENT_LOOP_HOME": str(folder / "home"),
-        }
-        fleet = Fleet(folder, environment, words)
+    with model_process("benchmarks.fleet") as (url, _), Engine(database) as engine:
+        fleet = open_fleet(folder, "benchmarks.fleet:agents", url, words)
         try:
             for _ in range(options.workers):
                 fleet.start()
@@ -387,6 +432,9 @@ def _options() -> argparse.Namespace:
 
 def main() -> int:
     """Read the command line, let the fleet work, and print what was seen."""
+    if sys.argv[1:2] == ["--zygote"]:
+        be_zygote(sys.argv[2:])
+        return 0
     options = _options()
     if options.model:
         be_model()
