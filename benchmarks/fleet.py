@@ -3,12 +3,13 @@
     python -m benchmarks.fleet --workers 3 --runs 200 --kill-every 3 [--freeze] [--restart-database]
     python -m benchmarks.fleet --workers 2 --runs 10 --database sqlite
 
-Each worker is a ``pal worker`` process, forked from one that has imported everything. The model is a server in
-a process of its own, and PostgreSQL is a real one that writes to the disk. Every few seconds a worker that has
-runs is killed (SIGKILL) and a new one started. With ``--freeze`` each second one is stopped for longer than
-its lease and woken later instead; with ``--restart-database`` the database crashes half way and is away for
-two seconds. At the end each run is compared with its session and with the marks that its tools left in a file.
-The takeover time is from a kill to the first record that another worker wrote in a run of the dead one.
+Each worker is a ``pal worker`` process, forked from one that has imported everything. The model is a server
+in a process of its own, and PostgreSQL is a real one that writes to the disk. Every few seconds a worker
+that has runs is killed (SIGKILL) and a new one started. With ``--freeze`` each second one is stopped for
+longer than its lease and woken later instead; with ``--restart-database`` the database crashes half way and
+is away for two seconds. At the end each run is compared with its session and with the marks that its tools
+left in a file. The takeover time is from a kill to the first record that another worker wrote in a run of
+the dead one.
 """
 
 from __future__ import annotations
