@@ -121,7 +121,8 @@ class Store:
     def size(self, engine: Engine) -> int:
         """Bytes on the disk."""
         if self.server is None:
-            return sum(each.stat().st_size for each in engine.database.path.parent.glob("*sqlite*"))
+            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            return int(engine.database.rows(pages)[0][0])
         return int(engine.database.rows("SELECT pg_database_size(current_database())")[0][0])
 
     def rows(self, engine: Engine) -> int:
@@ -165,7 +166,7 @@ def working(store: Store, url: str, workers: int) -> Iterator[tuple[Engine, list
             for _ in range(workers):
                 fleet.start()
             fleet.wait_until_ready(workers)
-            run_all(engine, AT_ONCE * workers, 1, 0)
+            run_all(engine, AT_ONCE * workers * 2, 1, 0)
             yield engine, [each.pid for each in fleet.workers]
             fleet.end(wrong)
         finally:
@@ -278,6 +279,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--point-runs", type=int, default=16, help="of each point of the first table")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -288,15 +290,15 @@ def main() -> int:
     with model_process("benchmarks.engine_cost") as (url, model):
         print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; each figure is for one run")
         print("store     steps   KB  wall ms   worker database   fitted   rows       KB  commits")
-        in_memory(url, AT_ONCE, (1, 0))
-        show_points("memory", [in_memory(url, given.runs, each) for each in points])
+        in_memory(url, AT_ONCE * 2, (5, 0))
+        show_points("memory", [in_memory(url, given.point_runs, each) for each in points])
         rest: list[str] = []
         for name in ("sqlite", "postgres"):
             with open_store(name) as store:
                 for workers in given.workers:
                     with working(store, url, workers) as (engine, pids):
                         if workers == 1:
-                            found = [measure(store, engine, pids, given.runs, each) for each in points]
+                            found = [measure(store, engine, pids, given.point_runs, each) for each in points]
                             show_points(name, found)
                         busy = cpu_of(model)
                         each = measure(store, engine, pids, given.runs, (given.steps, 0))

@@ -43,7 +43,7 @@ from pure_agent_loop.testing import PostgresServer, ScriptedServer
 SERVER, MARKS = "PAL_FLEET_SERVER", "PAL_FLEET_MARKS"
 ROOT = Path(__file__).parents[1]
 PATIENCE, LOOK_SECONDS = 120.0, 0.25
-AWAY_SECONDS = 2.0
+AWAY_SECONDS, LATE_SECONDS = 2.0, 2.0
 TAKEN = "was taken over by another worker"
 Say = Callable[[str], None]
 
@@ -295,6 +295,7 @@ class Rest:
 
     server: PostgresServer | None
     is_wanted: bool
+    away: float
     seconds: float = 0.0
 
     def restart(self) -> None:
@@ -303,7 +304,7 @@ class Rest:
         self.is_wanted = False
         begun = time.monotonic()
         self.server.stop(immediate=True)
-        time.sleep(AWAY_SECONDS)
+        time.sleep(self.away)
         self.server.start()
         self.seconds = round(time.monotonic() - begun, 1)
 
@@ -320,7 +321,7 @@ def measure(
         options: See the command line.
     """
     wrong: list[str] = []
-    rest = Rest(server, options.restart_database)
+    rest = Rest(server, options.restart_database, options.away)
     words = ["--database", database, "--lease", str(options.lease), "--concurrency", str(options.concurrency)]
     with model_process("benchmarks.fleet") as (url, _), Engine(database) as engine:
         fleet = open_fleet(folder, "benchmarks.fleet:agents", url, words)
@@ -337,7 +338,7 @@ def measure(
                 time.sleep(LOOK_SECONDS)
                 fleet.wake()
             if fleet.frozen:
-                time.sleep(AWAY_SECONDS)  # those that were woken last try to write
+                time.sleep(LATE_SECONDS)  # those that were woken last try to write
             fleet.wait_until_ready(len(fleet.workers))
             fleet.end(wrong)
         finally:
@@ -412,6 +413,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--most-kills", type=int, default=1_000_000)
     parser.add_argument("--freeze", action="store_true", help="freeze each second one instead")
     parser.add_argument("--restart-database", action="store_true", help="let it crash half way")
+    parser.add_argument("--away", type=float, default=AWAY_SECONDS, help="seconds until it comes back")
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--lease", type=float, default=3.0)
