@@ -44,14 +44,10 @@ def run_fleet(*words: str) -> dict[str, Any]:
     return found
 
 
-def test_a_worker_is_killed_and_no_run_is_lost():
-    found = run_fleet("--kill-every", "0.3", "--most-kills", "1")
+def test_a_worker_is_killed_and_the_database_crashes_and_no_run_is_lost():
+    found = run_fleet("--kill-every", "0.3", "--most-kills", "1", "--restart-database", "--away", "0.5")
     assert found["kills"] == found["kills_that_met_runs"] == 1
     assert found["runs_of_the_killed"] == 1
-
-
-def test_the_database_crashes_in_the_middle_and_no_run_is_lost():
-    found = run_fleet("--kill-every", "0", "--restart-database")
     assert found["database_away"] > 0
 
 
