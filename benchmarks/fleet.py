@@ -158,10 +158,19 @@ class Fleet:
         print(log, file=self.zygote.stdin, flush=True)
         self.workers.append(Worker(int(self.zygote.stdout.readline()), log))
 
+    def revive(self) -> None:
+        """What a supervisor does: one that began while the database was away has said so and ended."""
+        for each in list(self.workers):
+            if not each.is_there and not each.is_ready and "cannot be used" in each.said:
+                self.workers.remove(each)
+                self.gone.append(each)
+                self.start()
+
     def wait_until_ready(self, count: int) -> None:
         """Wait until so many work."""
         give_up = time.monotonic() + PATIENCE
         while sum(each.is_ready for each in self.workers) < count:
+            self.revive()
             if time.monotonic() > give_up or not all(each.is_there for each in self.workers):
                 raise RuntimeError("\n".join(each.said for each in self.workers))
             time.sleep(0.05)
@@ -270,6 +279,7 @@ def watch(
     while left:
         time.sleep(LOOK_SECONDS)
         fleet.wake()
+        fleet.revive()
         known = engine.tasks("running", limit=None) + engine.tasks("pending", limit=None)
         if len(known) != left:
             give_up = time.monotonic() + options.patience
