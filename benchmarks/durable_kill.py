@@ -30,7 +30,7 @@ from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.prompts import ENGLISH
-from pure_agent_loop.sessions import Record, SqliteStore
+from pure_agent_loop.sessions import Record, SessionStore, SqliteStore
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.testing import ScriptedServer, call, check_history
 
@@ -161,17 +161,26 @@ def kill_workers(folder: Path, kills: int, seed: int, say: Callable[[str], None]
     for info in results:
         if (info.status, info.content) != ("completed", DONE):
             wrong.append(f"{info.run_id} ended as {info.status}: {info.content} {info.error}")
-    counts = _check(folder, [each.run_id for each in handles], wrong)
-    return {"kills": kills, "runs": len(handles), **counts, "wrong": wrong}
-
-
-def _check(folder: Path, run_ids: list[str], wrong: list[str]) -> Counter[str]:
-    counts: Counter[str] = Counter(attempts=0, ambiguous=0, reruns=0, steps=0)
-    marks = Counter((folder / "marks").read_text().splitlines())
-    store = SqliteStore(folder / "d.sqlite")
     with contextlib.closing(sqlite3.connect(folder / "d.sqlite")) as connection:
         if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             wrong.append("the database is damaged")
+    counts = compare_runs(SqliteStore(folder / "d.sqlite"), marks, [each.run_id for each in handles], wrong)
+    return {"kills": kills, "runs": len(handles), **counts, "wrong": wrong}
+
+
+def compare_runs(
+    store: SessionStore, marks_path: Path, run_ids: Sequence[str], wrong: list[str]
+) -> Counter[str]:
+    """Compare runs with the marks of their tools.
+
+    Args:
+        store: Where their sessions are.
+        marks_path: The file of marks.
+        run_ids: The runs, in the order of their numbers.
+        wrong: Gets a line for each thing that is not as it must be.
+    """
+    counts: Counter[str] = Counter(attempts=0, ambiguous=0, reruns=0, steps=0)
+    marks = Counter(marks_path.read_text().splitlines())
     for number, run_id in enumerate(run_ids):
         records = store.read(run_id).records
         counts["attempts"] += sum(each.type == "run" for each in records)

@@ -21,7 +21,15 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of
 from pure_agent_loop.durable.notices import bring_notices
-from pure_agent_loop.errors import LLMError, PureAgentLoopError, SessionError, SessionLockedError
+from pure_agent_loop.durable.values import DurableError
+from pure_agent_loop.errors import (
+    LLMError,
+    PureAgentLoopError,
+    SessionError,
+    SessionLockedError,
+    SessionReadError,
+    SessionWriteError,
+)
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
@@ -85,10 +93,16 @@ class Attempt:
                     return None
                 LOG.info("The run %s waits: %s", self._run_id, error)
             except PureAgentLoopError as error:
-                return _failed(error)
+                if not self._is_away(error):
+                    return _failed(error)
+                LOG.warning("The run %s waits for its database: %s", self._run_id, error)
             await asyncio.sleep(PAUSE_SECONDS)
         self.guard.is_cut = True
         return None
+
+    def _is_away(self, error: PureAgentLoopError) -> bool:
+        """The database of a fleet cannot be used just now: no fault of the run, however long it lasts."""
+        return self._takeover and isinstance(error, (SessionReadError, SessionWriteError, DurableError))
 
     async def _once(self) -> dict[str, Any]:
         records = await self._in_thread(self._records)

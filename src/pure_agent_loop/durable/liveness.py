@@ -12,7 +12,7 @@ import os
 import socket
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from pure_agent_loop.durable.database import Database
@@ -29,6 +29,15 @@ _PG_BEAT = _BEAT.replace("VALUES (?, ?, ?, ?)", "VALUES (?, ?, ?, extract(epoch 
 _PG_SILENT = """
 SELECT coalesce((SELECT extract(epoch FROM clock_timestamp()) - seen FROM @workers WHERE executor = ?), ?)
 """
+# One question about all, so that what a fleet asks does not grow with the square of its workers.
+_PG_SUSPECTS = """
+SELECT asked.executor FROM unnest(?::text[], ?::bigint[]) AS asked (executor, key)
+LEFT JOIN @workers w ON w.executor = asked.executor
+WHERE w.seen IS NULL OR extract(epoch FROM clock_timestamp()) - w.seen > ? OR NOT EXISTS (
+    SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND l.classid::bigint = ? AND l.objid::bigint = asked.key)
+"""
 
 
 class Liveness(Protocol):
@@ -36,6 +45,10 @@ class Liveness(Protocol):
 
     def beat(self) -> bool:
         """Say that this worker lives; False if nothing can be said about others just now."""
+        ...
+
+    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
+        """Those of them that may be dead; `claim` says whether one is."""
         ...
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
@@ -65,6 +78,10 @@ class FileLiveness:
     def beat(self) -> bool:
         """The lock says it all the time."""
         return True
+
+    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
+        """All: to look at a lock is to try it."""
+        return executors
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
@@ -116,6 +133,14 @@ class PostgresLiveness:
             self._ask(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
             self._beaten = now
         return now >= self._quiet_until
+
+    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
+        """Those who hold no lock, or have been silent for too long."""
+        if not executors:
+            return []
+        keys = [_key(each) for each in executors]
+        found = self._ask(_PG_SUSPECTS, list(executors), keys, self._lease, _ALIVE).fetchall()
+        return [str(name) for (name,) in found]
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:

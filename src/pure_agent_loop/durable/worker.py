@@ -247,9 +247,8 @@ class Worker:
 
     def _take_over(self, liveness: Liveness) -> None:
         self._ticker.take_over(liveness)
-        for executor in self._client.running():
-            if executor == self.executor:
-                continue
+        others = [each for each in self._client.running() if each != self.executor]
+        for executor in liveness.suspects(others):
             with liveness.claim(executor) as is_dead:
                 for run_id in self._client.hand_over(executor) if is_dead else ():
                     LOG.warning("The run %s of %s, which is gone, goes on elsewhere.", run_id, executor)

@@ -90,6 +90,9 @@ class WorkspaceSnapshots:
         )
         self._camera = Camera(scanner, self._store, base / "known.json")
         self._base = base
+        # Held while a snapshot is named, and while what nobody names is pruned.
+        self._naming = base / "naming"
+        self._naming.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = Journal(base / "steps.jsonl")
         self._keep_days, self._keep_steps = keep_days, keep_steps
         self._own_session = f"run-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
@@ -182,8 +185,9 @@ class WorkspaceSnapshots:
         """Write a line that names a snapshot, and see to it that the snapshot is there."""
         for _ in range(_TRIES):
             line = {**record, key: picture.name}
-            async with locked(self._base):  # so nothing is pruned between the line and the look
-                await in_thread(lambda line=line: self._journal.append(line))  # type: ignore[misc]
+            async with locked(self._naming):  # so nothing is pruned between the line and the look
+                async with locked(self._base):
+                    await in_thread(lambda line=line: self._journal.append(line))  # type: ignore[misc]
                 if await self._camera.has(picture.name):
                     return picture
             self._camera.forget()  # pruned before the line was written; from now on it is needed
@@ -312,8 +316,9 @@ class WorkspaceSnapshots:
         """
         days = self._keep_days if keep_days is None else keep_days
         most = self._keep_steps if keep_steps is None else keep_steps
-        async with locked(self._base):
-            gone = await in_thread(lambda: self._forget(days, most))
+        async with locked(self._naming):
+            async with locked(self._base):
+                gone = await in_thread(lambda: self._forget(days, most))
             await self._store.prune((await self._history()).names())
         self._camera.forget()
         return gone

@@ -1,0 +1,317 @@
+"""What a durable run costs: in memory, on SQLite and on PostgreSQL, and with more than one worker.
+
+    python -m benchmarks.engine_cost [--runs 40] [--steps 5]
+
+The model is a server in a process of its own that answers at once, so what is seen is the cost of
+everything else. Each worker is a ``pal worker`` process that does four runs at once; PostgreSQL writes to
+the disk. CPU is that of the workers and, apart, of PostgreSQL, in milliseconds; on a busy machine it is the
+figure to look at.
+
+The first table gives the points from which the model ``CPU of a run = a + b * steps + c * KB`` is made, and
+one point that was not used for it, beside what the model says. The second has the same work with 1, 2 and 4
+workers. Linux only, as CPU is read from ``/proc``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fleet import SERVER, model_process, open_fleet
+
+from pure_agent_loop import Agent, tool
+from pure_agent_loop.durable import Engine
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.testing import PostgresServer, ScriptedServer, call
+
+AT_ONCE, PATIENCE, KB = 4, 300.0, 1000
+IDLE_SECONDS = 5.0
+TICK = os.sysconf("SC_CLK_TCK")
+FITTED = ((1, 0), (20, 0), (10, 10))  # steps, and KB of text in each result
+LEFT_OUT = (10, 2)
+
+
+@tool
+def fetch(n: int, kb: int) -> str:
+    """Fetch so much text."""
+    return f"{n} " + "x" * (kb * KB)
+
+
+def make_agent(url: str) -> Agent:
+    """An agent that does what the task says: so many steps with results of so many KB."""
+    return Agent(llm=OpenAIClient("scripted", api_key="k", base_url=url), tools=[fetch], max_steps=100)
+
+
+def agents() -> dict[str, Agent]:
+    """What the workers load."""
+    return {"worker": make_agent(os.environ[SERVER])}
+
+
+def be_model() -> None:
+    """Serve as the model until the standard input ends."""
+
+    def answer(request: Any) -> Any:
+        words = next(each["content"] for each in request.messages if each["role"] == "user").split()
+        done = sum(1 for each in request.messages if each.get("tool_calls"))
+        return call("fetch", n=done, kb=int(words[1])) if done < int(words[0]) else "Done."
+
+    with ScriptedServer(handler=answer, check=False) as server:
+        print(server.base_url, flush=True)
+        sys.stdin.read()
+
+
+def cpu_of(pid: int) -> float:
+    """Milliseconds of CPU of a process, with its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return sum(int(each) for each in fields[11:15]) * 1000 / TICK
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it has begun."""
+    with contextlib.suppress(FileNotFoundError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+@dataclass
+class Store:
+    """A database of durable runs."""
+
+    name: str
+    url: str
+    server: PostgresServer | None
+
+    def cpu(self) -> float:
+        """What PostgreSQL has used so far."""
+        if self.server is None:
+            return 0.0
+        first = int((self.server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        return sum(cpu_of(each) for each in [first, *children_of(first)])
+
+    def commits(self, engine: Engine) -> int:
+        """How often something was committed, as far as that is known."""
+        if self.server is None:
+            return 0
+        found = engine.database.rows(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        )
+        return int(found[0][0])
+
+    def connections(self, engine: Engine) -> int:
+        """How many are open, besides the one that asks and that of the engine that submits."""
+        if self.server is None:
+            return 0
+        found = engine.database.rows(
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        )
+        return int(found[0][0])
+
+    def size(self, engine: Engine) -> int:
+        """Bytes on the disk."""
+        if self.server is None:
+            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            return int(engine.database.rows(pages)[0][0])
+        return int(engine.database.rows("SELECT pg_database_size(current_database())")[0][0])
+
+    def rows(self, engine: Engine) -> int:
+        """Rows of the engine, of sessions and of events together."""
+        names = ("records", "pal_events", "workflow_status", "operation_outputs")
+        if self.server is not None:
+            names = (
+                "pure_agent_loop.records",
+                "pal_durable.events",
+                "dbos.workflow_status",
+                "dbos.operation_outputs",
+            )
+        return sum(int(engine.database.rows(f"SELECT count(*) FROM {name}")[0][0]) for name in names)
+
+
+@dataclass
+class Measured:
+    """What some runs have cost, each."""
+
+    wall: float
+    worker_cpu: float
+    database_cpu: float
+    size: float
+    rows: float
+    commits: float
+
+    @property
+    def cpu(self) -> float:
+        """Both together."""
+        return self.worker_cpu + self.database_cpu
+
+
+@contextlib.contextmanager
+def working(store: Store, url: str, workers: int) -> Iterator[tuple[Engine, list[int]]]:
+    """An engine to submit to, and the processes of so many workers, which are warm."""
+    words = ["--database", store.url, "--concurrency", str(AT_ONCE)]
+    with tempfile.TemporaryDirectory() as folder, Engine(store.url) as engine:
+        fleet = open_fleet(Path(folder), "benchmarks.engine_cost:agents", url, words)
+        wrong: list[str] = []
+        try:
+            for _ in range(workers):
+                fleet.start()
+            fleet.wait_until_ready(workers)
+            run_all(engine, AT_ONCE * workers * 2, 1, 0)
+            yield engine, [each.pid for each in fleet.workers]
+            fleet.end(wrong)
+        finally:
+            fleet.close()
+    if wrong:
+        raise RuntimeError("\n".join(wrong))
+
+
+def run_all(engine: Engine, runs: int, steps: int, kb: int) -> float:
+    """Seconds until so many runs have ended."""
+    begun = time.monotonic()
+    handles = [engine.submit("worker", f"{steps} {kb}") for _ in range(runs)]
+    for each in handles:
+        info = each.result(PATIENCE)
+        if (info.status, info.content) != ("completed", "Done."):
+            raise RuntimeError(str(info))
+    return time.monotonic() - begun
+
+
+def measure(store: Store, engine: Engine, pids: Sequence[int], runs: int, point: tuple[int, int]) -> Measured:
+    """What a run of so many steps and KB costs."""
+    before = [
+        sum(map(cpu_of, pids)),
+        store.cpu(),
+        store.size(engine),
+        store.rows(engine),
+        store.commits(engine),
+    ]
+    seconds = run_all(engine, runs, *point)
+    if store.server is not None:
+        time.sleep(1.1)  # its figures of commits come late
+    after = [
+        sum(map(cpu_of, pids)),
+        store.cpu(),
+        store.size(engine),
+        store.rows(engine),
+        store.commits(engine),
+    ]
+    each = [(new - old) / runs for old, new in zip(before, after, strict=True)]
+    return Measured(seconds * 1000 / runs, *each)
+
+
+def in_memory(url: str, runs: int, point: tuple[int, int]) -> Measured:
+    """The same without an engine: as many at once, in this process, kept nowhere."""
+
+    async def all_of_them() -> None:
+        agent, turns = make_agent(url), asyncio.Semaphore(AT_ONCE)
+
+        async def one() -> None:
+            async with turns:
+                result = await agent.arun(f"{point[0]} {point[1]}")
+                assert result.content == "Done.", result.error
+
+        await asyncio.gather(*(one() for _ in range(runs)))
+
+    begun, busy = time.monotonic(), time.process_time()
+    asyncio.run(all_of_them())
+    wall, cpu = time.monotonic() - begun, time.process_time() - busy
+    return Measured(wall * 1000 / runs, cpu * 1000 / runs, 0, 0, 0, 0)
+
+
+def fitted(found: Sequence[Measured]) -> tuple[float, float, float]:
+    """``a``, ``b`` and ``c``, from the three points of `FITTED`."""
+    (low, _), (high, _), (middle, kb) = FITTED
+    b = (found[1].cpu - found[0].cpu) / (high - low)
+    a = found[0].cpu - b * low
+    return a, b, (found[2].cpu - a - b * middle) / (middle * kb)
+
+
+def show_points(name: str, found: Sequence[Measured]) -> tuple[float, float, float]:
+    """Print the points of a store and the model made from them."""
+    a, b, c = fitted(found)
+    for (steps, kb), each in zip([*FITTED, LEFT_OUT], found, strict=True):
+        said = a + b * steps + c * steps * kb
+        print(
+            f"{name:9} {steps:5} {kb:4} {each.wall:8.1f} {each.worker_cpu:8.1f} {each.database_cpu:8.1f} "
+            f"{said:8.1f} {each.rows:6.1f} {each.size / KB:8.1f} {each.commits:8.1f}"
+        )
+    print(f"{name:9} CPU ms of a run = {a:.1f} + {b:.2f} * steps + {c:.3f} * KB")
+    return a, b, c
+
+
+def idle(store: Store, engine: Engine, pids: Sequence[int]) -> str:
+    """What workers without work cost."""
+    before = (store.commits(engine), sum(map(cpu_of, pids)), store.cpu())
+    time.sleep(IDLE_SECONDS)
+    seconds = IDLE_SECONDS * len(pids)
+    commits = (store.commits(engine) - before[0]) / seconds
+    mine, theirs = (sum(map(cpu_of, pids)) - before[1]) / seconds, (store.cpu() - before[2]) / seconds
+    connections = store.connections(engine)
+    return (
+        f"idle: {commits:.1f} commits a second and worker, {mine:.0f} + {theirs:.0f} ms CPU a second and "
+        f"worker, {connections} connections in all"
+    )
+
+
+@contextlib.contextmanager
+def open_store(name: str) -> Iterator[Store]:
+    """A new one."""
+    if name == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield Store(name, f"sqlite:///{folder}/d.sqlite", None)
+    else:
+        with PostgresServer(fsync=True) as server:
+            yield Store(name, server.url, server)
+
+
+def main() -> int:
+    """Measure, and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--point-runs", type=int, default=16, help="of each point of the first table")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.model:
+        be_model()
+        return 0
+    points = [*FITTED, LEFT_OUT]
+    with model_process("benchmarks.engine_cost") as (url, model):
+        print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; each figure is for one run")
+        print("store     steps   KB  wall ms   worker database   fitted   rows       KB  commits")
+        in_memory(url, AT_ONCE * 2, (5, 0))
+        show_points("memory", [in_memory(url, given.point_runs, each) for each in points])
+        rest: list[str] = []
+        for name in ("sqlite", "postgres"):
+            with open_store(name) as store:
+                for workers in given.workers:
+                    with working(store, url, workers) as (engine, pids):
+                        if workers == 1:
+                            found = [measure(store, engine, pids, given.point_runs, each) for each in points]
+                            show_points(name, found)
+                        busy = cpu_of(model)
+                        each = measure(store, engine, pids, given.runs, (given.steps, 0))
+                        busy = (cpu_of(model) - busy) / given.runs
+                        rest.append(
+                            f"{name:9} {workers:7} {1000 / each.wall:10.2f} {each.worker_cpu:8.1f} "
+                            f"{each.database_cpu:8.1f} {busy:6.1f}   {idle(store, engine, pids)}"
+                        )
+    print(f"\nruns of {given.steps} steps, {given.runs} of them, load {os.getloadavg()[0]:.1f}")
+    print("store     workers runs/second   worker database  model")
+    print("\n".join(rest))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

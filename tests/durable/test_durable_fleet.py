@@ -1,0 +1,74 @@
+"""Small fleets on a real PostgreSQL, by the benchmark that also does the large ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pure_agent_loop import Agent
+from pure_agent_loop.durable.attempt import Attempt
+from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.sessions import PostgresStore
+from pure_agent_loop.testing import PostgresServer, ScriptedLLM
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked, to be there soon")
+
+
+def run_fleet(*words: str) -> dict[str, Any]:
+    source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-m", "benchmarks.fleet", "--workers", "2", "--runs", "8", "--no-fsync"]
+    done = subprocess.run(
+        [*command, "--concurrency", "1", *words],
+        env={**os.environ, "PYTHONPATH": source},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    print(found)
+    assert found["wrong"] == []
+    assert done.returncode == 0, done.stderr
+    assert found["statuses"] == {"completed": 8}
+    return found
+
+
+def test_a_worker_is_killed_and_the_database_crashes_and_no_run_is_lost():
+    found = run_fleet("--kill-every", "0.3", "--most-kills", "1", "--restart-database", "--away", "0.5")
+    assert found["kills"] == found["kills_that_met_runs"] == 1
+    assert found["runs_of_the_killed"] == 1
+    assert found["database_away"] > 0
+
+
+def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp_path, caplog):
+    async def in_thread(work, *values):
+        return await asyncio.to_thread(work, *values)
+
+    with PostgresServer() as server, PostgresStore(server.url, patience=0.1) as store:
+        client, agent = Client(Database(server.url)), Agent(llm=ScriptedLLM(["Done."]))
+        assert not store.exists("s")  # it has answered once
+        server.stop(immediate=True)
+
+        async def main():
+            words = (client, store, agent, "r", "Do it.", "s")
+            work = asyncio.create_task(Attempt(*words, in_thread, takeover=True).work())
+            while not work.done() and "waits for its database" not in caplog.text:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.start)
+            return await work
+
+        found = asyncio.run(main())
+        client.close()
+    assert found["error"] == ""
+    assert (found["stop_reason"], found["content"]) == ("completed", "Done.")

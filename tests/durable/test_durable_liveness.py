@@ -1,0 +1,27 @@
+"""Who lives, as one question to PostgreSQL tells it."""
+
+from __future__ import annotations
+
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.liveness import PostgresLiveness
+from pure_agent_loop.testing import PostgresServer
+
+
+def test_suspects_are_those_without_a_lock_or_a_heartbeat():
+    with PostgresServer() as server:
+        database = Database(server.url)
+        database.prepare()
+        me, other, gone = (PostgresLiveness(database, name, 1000.0) for name in ("me", "other", "gone"))
+        names = ["other", "gone", "unknown"]
+        assert list(me.suspects(names)) == ["unknown"]
+        gone._connection.close()  # as the end of its process does
+        database.change("UPDATE @workers SET seen = seen - 2000 WHERE executor = ?", "other")
+        assert sorted(me.suspects(names)) == ["gone", "other", "unknown"]
+        assert other.beat()
+        assert me.suspects([]) == []
+        for executor, is_dead in (("gone", True), ("me", False)):
+            with other.claim(executor) as found:
+                assert found is is_dead
+        for each in (me, other):
+            each.close()
+        database.close()
