@@ -150,10 +150,10 @@ def test_the_verdict_names_the_command_and_the_rule():
 
 
 def test_absolute_paths_below_the_root_are_inside():
-    policy = ShellPolicy(root="/work/project")
-    assert policy.judge("cat /work/project/a").behavior == "allow"
-    assert policy.judge("cat /work/projects/a").behavior == "ask"
-    assert policy.judge("cat /work/project/../a").behavior == "ask"
+    policy = ShellPolicy(root="/repo/project")
+    assert policy.judge("cat /repo/project/a").behavior == "allow"
+    assert policy.judge("cat /repo/projects/a").behavior == "ask"
+    assert policy.judge("cat /repo/project/../a").behavior == "ask"
 
 
 @pytest.mark.parametrize("rule", ["", "  ", "a; b", "a 'b", "a $x", "*", "a > b", 3])

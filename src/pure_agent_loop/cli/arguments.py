@@ -12,6 +12,7 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.agents import add_agents
 from pure_agent_loop.cli.audit_arguments import add_audit
 from pure_agent_loop.cli.durable_arguments import add_durable
+from pure_agent_loop.cli.numbers import seconds
 from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.schedule_arguments import add_schedule
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
@@ -257,7 +258,7 @@ def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
     _add_endpoint_options(doctor.add_argument_group("model"))
     doctor.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds(MOST_SECONDS),
         default=DOCTOR_TIMEOUT,
         metavar="S",
         help=f"seconds for each request (default: {DOCTOR_TIMEOUT:g})",
@@ -278,18 +279,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if words and words[0] in ("-p", "--print"):
         words.insert(0, "run")
     return build_parser().parse_args(words)
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from above 0 to {MOST_SECONDS}"
-        )
-    return number
 
 
 def _temperature(text: str) -> float:

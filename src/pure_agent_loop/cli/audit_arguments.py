@@ -9,6 +9,8 @@ import time
 from datetime import datetime
 from typing import Any
 
+from pure_agent_loop.cli.numbers import positive
+
 DEFAULT_LISTED = 20
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")
@@ -51,14 +53,14 @@ def add_audit(commands: Any) -> None:
     listing.add_argument(
         "-n",
         "--limit",
-        type=_positive,
+        type=positive,
         default=DEFAULT_LISTED,
         metavar="N",
         help="the newest N (default: 20)",
     )
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     show = _with_file(actions, "show", "everything about one call")
-    show.add_argument("number", type=_positive, metavar="SEQ", help="its number in 'pal audit list'")
+    show.add_argument("number", type=positive, metavar="SEQ", help="its number in 'pal audit list'")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     verify = _with_file(actions, "verify", "check that no line was changed, taken away or put in")
     verify.add_argument(
@@ -90,13 +92,3 @@ def point_in_time(text: str) -> float:
     if math.isnan(moment):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00")
     return moment
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return number

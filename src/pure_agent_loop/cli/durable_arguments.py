@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pure_agent_loop.cli.numbers import positive, seconds
+
 DURABLE_COMMANDS = ("worker", "submit", "tasks", "cancel", "answer", "logs", "schedule")
 DEFAULT_LISTED = 20
+MOST_SECONDS = 86_400
 STATUS_WORDS = (
     "pending",
     "running",
@@ -45,7 +48,7 @@ def add_durable(commands: Any) -> None:
     )
     worker.add_argument(
         "--concurrency",
-        type=_positive,
+        type=positive,
         default=4,
         metavar="N",
         help="runs of each model at once (default: 4)",
@@ -59,14 +62,14 @@ def add_durable(commands: Any) -> None:
     )
     worker.add_argument(
         "--lease",
-        type=_seconds,
+        type=seconds(MOST_SECONDS),
         default=10.0,
         metavar="S",
         help="seconds of silence after which a worker is taken for dead (PostgreSQL; default: 10)",
     )
     worker.add_argument(
         "--grace",
-        type=_seconds,
+        type=seconds(MOST_SECONDS),
         default=20.0,
         metavar="S",
         help="seconds that tools at work get to end at SIGTERM (default: 20)",
@@ -75,12 +78,12 @@ def add_durable(commands: Any) -> None:
     submit.add_argument("task", nargs="*", help="what to do; text piped in is its context")
     submit.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
     submit.add_argument("--id", dest="run_id", metavar="ID", help="submitting the same id again does nothing")
-    submit.add_argument("--priority", type=_positive, metavar="N", help="from 1 on; lower goes first")
+    submit.add_argument("--priority", type=positive, metavar="N", help="from 1 on; lower goes first")
     submit.add_argument("--wait", action="store_true", help="wait for the answer and print it")
     tasks = _command(commands, "tasks", "the durable runs, the newest first")
     tasks.add_argument("--status", choices=STATUS_WORDS, metavar="STATUS", help=", ".join(STATUS_WORDS))
     tasks.add_argument("--agent", metavar="NAME", help="only those of this agent")
-    tasks.add_argument("-n", "--limit", type=_positive, default=DEFAULT_LISTED, metavar="N", help="how many")
+    tasks.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many")
     tasks.add_argument("--json", action="store_true", help="print one JSON object")
     _run(_command(commands, "cancel", "cancel a durable run"))
     answer = _run(_command(commands, "answer", "answer a question of a durable run"))
@@ -112,23 +115,3 @@ def _command(commands: Any, name: str, meaning: str) -> argparse.ArgumentParser:
 def _run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("run_id", metavar="RUN_ID", help="the run")
     return parser
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return number
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return number

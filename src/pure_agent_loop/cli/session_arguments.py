@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pure_agent_loop.cli.numbers import positive
+
 FORMATS = ("markdown", "html", "jsonl")
 DEFAULT_LISTED = 20
 
@@ -52,7 +54,7 @@ def add_sessions(commands: Any) -> None:
     actions = sessions.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the sessions, the one used last first", allow_abbrev=False)
     listing.add_argument(
-        "-n", "--limit", type=_positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
+        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
     )
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
@@ -62,7 +64,7 @@ def add_sessions(commands: Any) -> None:
     export.add_argument("--format", choices=FORMATS, required=True, help="of the document")
     export.add_argument("-o", "--output", metavar="FILE", help="write it there instead of standard output")
     fork = _with_id(actions, "fork", "a new session that begins as another one did")
-    fork.add_argument("--at", type=_positive, metavar="N", help="the last step to copy (default: all)")
+    fork.add_argument("--at", type=positive, metavar="N", help="the last step to copy (default: all)")
     fork.add_argument("--as", dest="new_id", metavar="NEW", help="the name of the new one")
     delete = actions.add_parser("delete", help="take sessions away", allow_abbrev=False)
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
@@ -74,13 +76,3 @@ def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning, allow_abbrev=False)
     parser.add_argument("id", metavar="ID", help="the session")
     return parser
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return number
