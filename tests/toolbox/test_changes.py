@@ -28,7 +28,7 @@ def refusal(tools: ChangeTools, *arguments: str, **options: bool) -> str:
 
 
 def test_six_described_tools(root: Path) -> None:
-    tools = {tool.name: tool for tool in workspace_tools(root)}
+    tools = {tool.name: tool for tool in workspace_tools(root, shell=False)}
     assert list(tools) == ["list_dir", "read_file", "write_file", "edit_file", "glob", "grep"]
     assert {name for name, tool in tools.items() if not tool.read_only} == {"write_file", "edit_file"}
     for tool in tools.values():

@@ -360,7 +360,7 @@ class TestInjection:
 
         def on_ask(request):
             asked.append(request.tool)
-            return "deny"
+            return "allow" if request.tool == "fetch" else "deny"
 
         rules = PermissionRules(deny=["write_file"]) if behavior == "deny" else PermissionRules()
         with WebServer(page(self.EVIL)) as server:
