@@ -21,7 +21,7 @@ tools:  ## Programs that tests need: bubblewrap, ripgrep, git
 	@sh scripts/install-test-tools.sh
 
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
 	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/llm tests/tools tests/wire tests/cancel

@@ -17,7 +17,7 @@ import pytest
 from pure_agent_loop.sessions import SqliteStore
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("PAL_DURABLE_KILLS", "30"))
+KILLS = int(os.environ.get("PAL_DURABLE_KILLS", "10"))
 OWN = """
 from tests.durable.durable_agents import agents as those
 

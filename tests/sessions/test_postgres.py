@@ -25,7 +25,7 @@ from pure_agent_loop.sessions.postgres import PostgresLog
 from pure_agent_loop.testing import STORE_RULES, ScriptedLLM, call, check_store
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("PAL_POSTGRES_KILLS", "50"))
+KILLS = int(os.environ.get("PAL_POSTGRES_KILLS", "25"))
 FROZEN = 10
 
 

