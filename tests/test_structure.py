@@ -19,7 +19,7 @@ LAYERS = [
         "vocabulary",
         "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
     ),
-    ("vocabulary", "calling images media memory_file"),
+    ("vocabulary", "calling images locking media memory_file task_states"),
     ("vocabulary", "llm llm.values redaction secret_shapes"),
     ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
     (

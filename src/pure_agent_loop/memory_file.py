@@ -5,52 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pure_agent_loop.locking import OPEN_FLAGS, lock_within
+
 MEMORY_FILE = "MEMORY.md"
 PATIENCE_SECONDS = 10.0
-_LOOK_AGAIN_SECONDS = 0.01
 FIRST_LINE = b"# Memory\n"
 
-if sys.platform == "win32":
-    import msvcrt
 
-    def _open_lock(path: Path) -> int:
-        return os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_BINARY)
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _open_lock(path: Path) -> int:
-        """The folder itself is locked: the file is replaced at each writing, and a lock file would stay."""
-        return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+def _open_lock(path: Path) -> int:
+    if sys.platform == "win32":
+        return os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | OPEN_FLAGS)
+    # The folder itself is locked: the file is replaced at each writing, and a lock file would stay.
+    return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    handle, begun = _open_lock(path), time.monotonic()
+    handle = _open_lock(path)
     try:
-        while not _try_lock(handle):  # the system's own waiting could not be given up
-            if time.monotonic() - begun > PATIENCE_SECONDS:
-                raise TimeoutError(f"another program has been writing to {path.name} for too long")
-            time.sleep(_LOOK_AGAIN_SECONDS)
+        if not lock_within(handle, PATIENCE_SECONDS):
+            raise TimeoutError(f"another program has been writing to {path.name} for too long")
         yield
     finally:
         os.close(handle)

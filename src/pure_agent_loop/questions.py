@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -17,7 +18,7 @@ from pure_agent_loop.permissions import (
 )
 
 
-class Questions:
+class Questions(ABC):
     """What `QueryState` can do about permissions; it holds the values."""
 
     pending: list[ToolCall]
@@ -27,9 +28,9 @@ class Questions:
     must_close: str
 
     @property
+    @abstractmethod
     def step(self) -> int:
         """Number of the step the run is in."""
-        raise NotImplementedError
 
     @property
     def questions(self) -> list[PermissionRequest]:

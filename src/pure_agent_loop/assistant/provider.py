@@ -8,7 +8,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
-from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.llm.wire import parse_chunk
 
@@ -56,10 +56,7 @@ class StreamingProvider(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
         """The streamed answer, whole."""
-        assembler = Assembler()
-        async for delta in self.chat_stream(messages, tools, **kwargs):
-            assembler.feed(delta)
-        return assembler.finish()
+        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

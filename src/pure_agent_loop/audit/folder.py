@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pure_agent_loop.errors import AuditError
+from pure_agent_loop.locking import OPEN_FLAGS, is_still, try_lock
 from pure_agent_loop.paths import data_folder
 from pure_agent_loop.sessions.disk import sync_folder
-from pure_agent_loop.sessions.lock import OPEN_FLAGS, try_lock
 
 LOCK = "lock"
 LOCK_SECONDS = 30.0  # a busy machine is no reason to end a run
@@ -85,7 +85,7 @@ def _take(path: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
         try:
-            if try_lock(handle) and _is_still(handle, path):
+            if try_lock(handle) and is_still(handle, path):
                 return handle
         except BaseException:
             os.close(handle)
@@ -99,14 +99,6 @@ def _take(path: Path) -> int:
             )
         time.sleep(wait)
         wait = min(wait * 2, _LONGEST_WAIT)
-
-
-def _is_still(handle: int, path: Path) -> bool:
-    """False if somebody took the lock file away: then another writer locks a new one."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return False
 
 
 def _let_go(handle: int) -> None:

@@ -6,19 +6,34 @@ Nothing heavy is imported here: ``pal --help`` needs neither a model client nor 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 from pure_agent_loop.cli.arguments import parse
-from pure_agent_loop.cli.durable_arguments import DURABLE_COMMANDS
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
 from pure_agent_loop.cli.output import Output, ResultLostError
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
+SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
+_DURABLE = ("durable", "durable")
+_COMMANDS = {  # the module and the function of each
+    "run": ("run", "run"),
+    "model": ("models", "model"),
+    "eval": ("evaluate", "evaluate"),
+    "doctor": ("doctor", "doctor"),
+    "sessions": ("sessions", "sessions"),
+    "replay": ("replay", "replay"),
+    "audit": ("audit", "audit"),
+    "undo": ("undo", "undo"),
+    "agents": ("agents", "agents"),
+    "schedule": ("schedule", "schedule"),
+    **dict.fromkeys(("worker", "submit", "tasks", "cancel", "answer", "logs"), _DURABLE),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,45 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(options: argparse.Namespace, output: Output) -> int:
-    if options.command == "model":
-        from pure_agent_loop.cli.models import model
-
-        return model(options, output)
-    if options.command == "eval":
-        from pure_agent_loop.cli.evaluate import evaluate
-
-        return evaluate(options, output)
-    if options.command == "doctor":
-        from pure_agent_loop.cli.doctor import doctor
-
-        return doctor(options, output)
-    if options.command == "sessions":
-        from pure_agent_loop.cli.sessions import sessions
-
-        return sessions(options, output)
-    if options.command == "replay":
-        from pure_agent_loop.cli.replay import replay
-
-        return replay(options, output)
-    if options.command == "audit":
-        from pure_agent_loop.cli.audit import audit
-
-        return audit(options, output)
-    if options.command == "undo":
-        from pure_agent_loop.cli.undo import undo
-
-        return undo(options, output)
-    if options.command in DURABLE_COMMANDS:
-        from pure_agent_loop.cli.durable import durable
-
-        return durable(options, output)
-    if options.command == "agents":
-        from pure_agent_loop.cli.agents import agents
-
-        return agents(options, output)
-    from pure_agent_loop.cli.run import run
-
-    return run(options, output)
+    module, function = _COMMANDS[options.command]
+    for name in SECRET_VARIABLES:
+        output.hide(os.environ.get(name))
+    exit_code: int = getattr(importlib.import_module(f"{__name__}.{module}"), function)(options, output)
+    return exit_code
 
 
 def _report(error: Exception, output: Output) -> int:

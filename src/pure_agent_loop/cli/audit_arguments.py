@@ -12,7 +12,6 @@ from typing import Any
 from pure_agent_loop.cli.numbers import positive
 
 DEFAULT_LISTED = 20
-STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -48,7 +47,11 @@ def add_audit(commands: Any) -> None:
     moment = "2h, 30m or 7d ago, or a local time such as 2026-01-31 or 2026-01-31T18:00"
     listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only from then on: {moment}")
     listing.add_argument("--until", type=point_in_time, metavar="T", help="only before then")
-    listing.add_argument("--status", choices=STATUSES, help="only those that ended so")
+    listing.add_argument(
+        "--status",
+        metavar="STATUS",
+        help="only those that ended so: ok, error, denied, stopped or unfinished",
+    )
     listing.add_argument("--text", metavar="WORDS", help="only with these words in arguments, task or result")
     listing.add_argument(
         "-n",

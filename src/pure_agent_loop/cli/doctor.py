@@ -25,7 +25,6 @@ from pure_agent_loop.llm.openai_client import DEFAULT_URL
 from pure_agent_loop.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
-SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 WIDTH = 100  # where no terminal says another one
 _CLEAR_LINE = "\r\x1b[2K"
 
@@ -41,8 +40,6 @@ def doctor(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: There is nothing to examine, or it is not known which model.
         ResultLostError: Standard output takes nothing more.
     """
-    for name in SECRET_VARIABLES:
-        output.hide(os.environ.get(name))
     plan = plan_for(options.model, options.base_url, os.environ)
     with _target_for(plan, output) as target:
         report = _examine(target, options.timeout, output)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -16,8 +15,6 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.cli.durable_agents import load_agents
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.run import SECRET_VARIABLES
-from pure_agent_loop.cli.schedule import schedule
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.durable import Engine, Handle, Rate, TaskInfo
 from pure_agent_loop.durable.worker import Worker
@@ -43,8 +40,6 @@ def durable(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: It did not work.
         ResultLostError: Standard output takes nothing more.
     """
-    for name in SECRET_VARIABLES:
-        output.hide(os.environ.get(name))
     return _ACTIONS[options.command](options, output)
 
 
@@ -214,5 +209,4 @@ _ACTIONS = {
     "cancel": _cancel,
     "answer": _answer,
     "logs": _logs,
-    "schedule": schedule,
 }

@@ -6,20 +6,10 @@ import argparse
 from typing import Any
 
 from pure_agent_loop.cli.numbers import positive, seconds
+from pure_agent_loop.task_states import TASK_STATES
 
-DURABLE_COMMANDS = ("worker", "submit", "tasks", "cancel", "answer", "logs", "schedule")
 DEFAULT_LISTED = 20
 MOST_SECONDS = 86_400
-STATUS_WORDS = (
-    "pending",
-    "running",
-    "waiting_permission",
-    "backgrounded",
-    "completed",
-    "failed",
-    "cancelled",
-    "killed",
-)
 
 _EPILOG = """\
 Durable runs go on after the death of a process. They need the extra [durable].
@@ -81,7 +71,7 @@ def add_durable(commands: Any) -> None:
     submit.add_argument("--priority", type=positive, metavar="N", help="from 1 on; lower goes first")
     submit.add_argument("--wait", action="store_true", help="wait for the answer and print it")
     tasks = _command(commands, "tasks", "the durable runs, the newest first")
-    tasks.add_argument("--status", choices=STATUS_WORDS, metavar="STATUS", help=", ".join(STATUS_WORDS))
+    tasks.add_argument("--status", choices=TASK_STATES, metavar="STATUS", help=", ".join(TASK_STATES))
     tasks.add_argument("--agent", metavar="NAME", help="only those of this agent")
     tasks.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many")
     tasks.add_argument("--json", action="store_true", help="print one JSON object")

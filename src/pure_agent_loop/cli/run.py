@@ -31,7 +31,6 @@ from pure_agent_loop.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
 SCHEMA_VERSION = 1
-SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -51,8 +50,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         task = read_task(options.task, output.say, needed=False) or None
     else:
         task = read_task(options.task, output.say)
-    for name in SECRET_VARIABLES:
-        output.hide(os.environ.get(name))
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     questions = Questions.at_terminal(output)
     toolset = make_toolset(options, workspace, output, is_tiny=choice.is_tiny)

@@ -55,30 +55,38 @@ def make_toolset(options: argparse.Namespace, workspace: Path, output: Output, *
         return Toolset()
     if options.tools == "read":
         return Toolset(starter_tools(workspace), audit=_audit(options, None))
-    shell = Shell(
-        workspace, sandbox=options.sandbox, network=options.network, unsandboxed=options.unsandboxed_shell
-    )
-    tools = [*workspace_tools(workspace, shell=False), calculator, shell.tool(), Fetch().tool()]
+    names = None if options.tools == "all" else _names(options.tools)
+    wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
+    shell = _shell(options, workspace) if wants_shell else None
+    tools = [*workspace_tools(workspace, shell=False), calculator, Fetch().tool()]
+    tools += [shell.tool()] if shell else []
     if not is_tiny:  # more tools would confuse a tiny model
         tools += [*TodoList().tools(), *_skills(workspace, output)]
-    if options.tools != "all":
-        tools = _chosen(options.tools, tools)
-    shell_there = shell if any(tool.name == "shell" for tool in tools) else None
+    if names is not None:
+        tools = _chosen(names, tools)
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
-    return Toolset(tools, shell_there, _audit(options, shell_there), snapshots)
+    return Toolset(tools, shell, _audit(options, shell), snapshots)
 
 
-def _chosen(names: str, tools: Iterable[Tool]) -> list[Tool]:
+def _names(given: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
+def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     known = {tool.name: tool for tool in tools}
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
         raise ConfigError(
-            f"--tools={names} names no tool{': ' + ', '.join(unknown) if unknown else ''}. "
-            f"Use all, read, none, or some of: {', '.join(known)}."
+            f"--tools={','.join(names)} names no tool{': ' + ', '.join(unknown) if unknown else ''}. "
+            f"Use all, read, none, or some of: {', '.join(dict.fromkeys([*known, 'shell']))}."
         )
-    return [known[name] for name in dict.fromkeys(wanted)]
+    return [known[name] for name in names]
+
+
+def _shell(options: argparse.Namespace, workspace: Path) -> Shell:
+    sandbox, network, unsandboxed = options.sandbox, options.network, options.unsandboxed_shell
+    return Shell(workspace, sandbox=sandbox, network=network, unsandboxed=unsandboxed)
 
 
 def _skills(workspace: Path, output: Output) -> list[Tool]:

@@ -35,12 +35,13 @@ from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.handle import Handle
 from pure_agent_loop.durable.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules import Firing, ScheduleInfo, Schedules
-from pure_agent_loop.durable.values import ENDED, STATUSES, DurableError, Rate, TaskInfo
+from pure_agent_loop.durable.values import ENDED, DurableError, Rate, TaskInfo
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.task_states import TASK_STATES
 
 __all__ = [
     "ENDED",
-    "STATUSES",
+    "TASK_STATES",
     "Delivery",
     "DurableError",
     "Engine",

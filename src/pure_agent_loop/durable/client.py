@@ -15,7 +15,6 @@ from pure_agent_loop.durable.values import (
     APP_NAME,
     APP_VERSION,
     PARKED_QUEUE,
-    STATUSES,
     WORKFLOW,
     DurableError,
     TaskInfo,
@@ -25,6 +24,7 @@ from pure_agent_loop.durable.values import (
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Verdict, as_permission
 from pure_agent_loop.sessions import check_session_id, new_session_id
+from pure_agent_loop.task_states import TASK_STATES
 from pure_agent_loop.text import clean_text
 
 _PAGE = 200
@@ -149,8 +149,8 @@ class Client:
         self, status: str | None = None, agent: str | None = None, limit: int | None = None
     ) -> list[TaskInfo]:
         """Runs, the newest first; `Engine.tasks` says more."""
-        if status is not None and status not in STATUSES:
-            raise ConfigError(f"status={status!r:.40} is not known. Use one of: {', '.join(STATUSES)}.")
+        if status is not None and status not in TASK_STATES:
+            raise ConfigError(f"status={status!r:.40} is not known. Use one of: {', '.join(TASK_STATES)}.")
         wanted: list[TaskInfo] = []
         for each in self._all(status):
             if limit is not None and len(wanted) >= limit:

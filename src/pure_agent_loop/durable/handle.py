@@ -36,7 +36,7 @@ class Handle:
         return self._client.info(self.run_id)
 
     def status(self) -> str:
-        """One of the words of `pure_agent_loop.durable.STATUSES`."""
+        """One of the words of `pure_agent_loop.durable.TASK_STATES`."""
         return self.info().status
 
     @property

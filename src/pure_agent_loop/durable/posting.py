@@ -8,14 +8,13 @@ import os
 import secrets
 import socket
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.durable.firings import Parcel
+from pure_agent_loop.locking import lock_within
 from pure_agent_loop.sessions.disk import flush_to_disk
-from pure_agent_loop.sessions.lock import try_lock
 
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
@@ -176,11 +175,8 @@ def _locked(path: Path) -> Iterator[int]:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(f"{path} is no file")
-        give_up = time.monotonic() + _LOCK_SECONDS
-        while not try_lock(handle):
-            if time.monotonic() > give_up:
-                raise OSError(f"{path} is locked by another program")
-            time.sleep(0.01)
+        if not lock_within(handle, _LOCK_SECONDS):
+            raise OSError(f"{path} is locked by another program")
         yield handle
     finally:
         os.close(handle)

@@ -17,16 +17,6 @@ APP_NAME = "pure-agent-loop"
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
 PARKED_QUEUE = "parked"  # nobody listens to it
-STATUSES = (
-    "pending",
-    "running",
-    "waiting_permission",
-    "backgrounded",
-    "completed",
-    "failed",
-    "cancelled",
-    "killed",
-)
 ENDED = frozenset({"completed", "failed", "cancelled", "killed", "backgrounded"})
 _BY_STATE = {
     "ENQUEUED": "pending",
@@ -72,7 +62,7 @@ class TaskInfo:
         run_id: Names it.
         agent: Who does it.
         task: What to do.
-        status: One of `STATUSES`.
+        status: One of `TASK_STATES`.
         stop_reason: Why it ended or waits; empty before.
         content: The answer, once there is one.
         error: What went wrong, if something did.

@@ -25,7 +25,7 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.lessons import MOST_LESSONS, learn
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
-from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.redaction import Redactor, client_secrets, shown_url
@@ -94,11 +94,8 @@ class OpenAIClient(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
         """Answer in one piece. See `BaseLLMClient.chat`; `kwargs` become fields of the request."""
-        assembler = Assembler()
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
-            async for delta in deltas:
-                assembler.feed(delta)
-        return assembler.finish()
+            return await assembled(deltas)
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

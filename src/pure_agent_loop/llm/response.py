@@ -12,7 +12,7 @@ Rules of the assembler:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelt
 from pure_agent_loop.llm.wire import CLOSED, parse_completion
 from pure_agent_loop.text import clean_text
 
-__all__ = ["Assembler", "LLMResponse", "unique_id"]
+__all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 
 CUT_OFF = ("length", "content_filter")
 _REASONS = {  # as servers say it, in lower case -> as the rest of the package knows it
@@ -217,6 +217,21 @@ class Assembler:
         if not self._think.has_opened and not reasoning:
             text, reasoning = split_unopened(text)
         return text if text.strip() else None, reasoning or None
+
+
+async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
+    """The whole answer of a stream.
+
+    Args:
+        deltas: The stream.
+
+    Raises:
+        LLMError: See `Assembler.finish`.
+    """
+    assembler = Assembler()
+    async for delta in deltas:
+        assembler.feed(delta)
+    return assembler.finish()
 
 
 def _normal(reason: str) -> str:

@@ -24,7 +24,7 @@ from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
 from pure_agent_loop.llm.json_text import FINAL, JsonReader, response_formats, write_action
 from pure_agent_loop.llm.react_text import STOP, ReactReader, describe_tools, write_history, write_react
 from pure_agent_loop.llm.recover import TextCalls
-from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, Assembler, LLMResponse
+from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
@@ -120,10 +120,7 @@ class ToolModeClient(BaseLLMClient):
 
     async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Answer in one piece. See `BaseLLMClient.chat`."""
-        assembler = Assembler()
-        async for delta in self.chat_stream(messages, tools, **kwargs):
-            assembler.feed(delta)
-        return assembler.finish()
+        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
     async def chat_stream(
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any

@@ -8,7 +8,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
 from pure_agent_loop.local import models
 from pure_agent_loop.local.action import (
@@ -92,10 +92,7 @@ class LocalClient(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
         """Answer in one piece. See `BaseLLMClient.chat`."""
-        assembler = Assembler()
-        async for delta in self.chat_stream(messages, tools, **kwargs):
-            assembler.feed(delta)
-        return assembler.finish()
+        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

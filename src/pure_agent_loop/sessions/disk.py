@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pure_agent_loop.errors import SessionWriteError
-from pure_agent_loop.sessions.lock import OPEN_FLAGS
+from pure_agent_loop.locking import OPEN_FLAGS
 from pure_agent_loop.sessions.parse import Transcript
 
 _CHUNK = 1 << 20

@@ -24,8 +24,9 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
+from pure_agent_loop.locking import OPEN_FLAGS
 from pure_agent_loop.sessions.disk import Appender, sync_folder
-from pure_agent_loop.sessions.lock import OPEN_FLAGS, SessionLock, take_lock
+from pure_agent_loop.sessions.lock import SessionLock, take_lock
 from pure_agent_loop.sessions.log import BaseLog
 from pure_agent_loop.sessions.parse import Transcript, parse
 from pure_agent_loop.sessions.peek import first_and_last_time

@@ -10,41 +10,15 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import SessionLockedError
+from pure_agent_loop.locking import OPEN_FLAGS, is_still, try_lock
 
-OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _MOST_BYTES = 1_000
-
-if sys.platform == "win32":
-    import msvcrt
-
-    _FAR = 1 << 30  # a locked byte cannot be read by others, and who holds it must be readable
-
-    def try_lock(handle: int) -> bool:
-        """Lock an open file for this process alone; False if another has it."""
-        os.lseek(handle, _FAR, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def try_lock(handle: int) -> bool:
-        """Lock an open file for this opening of it alone; False if another has it."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 class SessionLock:
@@ -67,7 +41,7 @@ class SessionLock:
             return
         # Taken away while it is held: whoever has opened it by now will find that it is not the same file.
         with contextlib.suppress(OSError):  # Windows refuses, and an old lock file does no harm
-            if _is_same(handle, self._path):  # else somebody took ours away, and this one is another's
+            if is_still(handle, self._path):  # else somebody took ours away, and this one is another's
                 self._path.unlink()
         os.close(handle)
 
@@ -106,20 +80,13 @@ def take_lock(path: Path, session_id: str) -> SessionLock:
         try:
             if not try_lock(handle):
                 raise _locked(session_id, handle)  # noqa: TRY301 - the handle is closed in one place
-            if _is_same(handle, path):
+            if is_still(handle, path):
                 _write_holder(handle)
                 return SessionLock(path, handle)
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)  # the holder before took the file away; there is a new one to lock
-
-
-def _is_same(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return False
 
 
 def _write_holder(handle: int) -> None:

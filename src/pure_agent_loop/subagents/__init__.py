@@ -10,13 +10,13 @@ from pure_agent_loop.subagents.definitions import (
 from pure_agent_loop.subagents.manager import SubagentManager
 from pure_agent_loop.subagents.places import PlaceError
 from pure_agent_loop.subagents.tasks import (
-    TASK_STATES,
     TRANSITIONS,
     TaskNotFoundError,
     TaskRecord,
     TaskStore,
     TaskTransitionError,
 )
+from pure_agent_loop.task_states import TASK_STATES
 
 __all__ = [
     "EXPLORE",

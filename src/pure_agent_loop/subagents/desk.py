@@ -22,7 +22,8 @@ from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, 
 from pure_agent_loop.subagents.definitions import in_language
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.tasks import TaskRecord, TaskState, TaskStore
+from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
+from pure_agent_loop.task_states import TaskState
 from pure_agent_loop.text import safe_str
 
 if TYPE_CHECKING:

@@ -18,24 +18,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
 from pure_agent_loop.paths import data_folder, private_folder
 from pure_agent_loop.sessions.lock import SessionLock, take_lock
+from pure_agent_loop.task_states import TaskState
 from pure_agent_loop.text import safe_str
 
-TaskState = Literal[
-    "pending",
-    "running",
-    "waiting_permission",
-    "backgrounded",
-    "completed",
-    "failed",
-    "cancelled",
-    "killed",
-]
-TASK_STATES: tuple[str, ...] = get_args(TaskState)
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
 # From each state to those that may follow. What has ended, or waits, can be taken up again: it is pending.

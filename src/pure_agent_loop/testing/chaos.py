@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
-from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 
 ChaosKind = Literal[
@@ -91,10 +91,7 @@ class ChaosLLM(BaseLLMClient):
             LLMError: A fault.
             ConnectionError: A fault.
         """
-        assembler = Assembler()
-        async for delta in self.chat_stream(messages, tools, **kwargs):
-            assembler.feed(delta)
-        return assembler.finish()
+        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.testing.errors import ScriptError
 from pure_agent_loop.testing.gate import Gate
@@ -91,10 +91,7 @@ class ScriptedLLM(BaseLLMClient):
         plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs)))
         if plan.response is not None:
             return plan.response
-        assembler = Assembler()
-        async for delta in _play(plan):
-            assembler.feed(delta)
-        return assembler.finish()
+        return await assembled(_play(plan))
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

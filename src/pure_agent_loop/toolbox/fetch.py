@@ -130,7 +130,8 @@ class Fetch:
         self._max_redirects = max_redirects
         self._resolve = resolver or _resolve
         self._words = prompts or prompts_for()
-        self._context = ssl.create_default_context(cafile=ca_file)
+        # The system's own authorities take long to read, and not every run fetches.
+        self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         self._pages: OrderedDict[str, _Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -201,6 +202,8 @@ class Fetch:
     def _ask(self, target: Target, limits: WireLimits) -> Answer:
         self._rules.check_name(target)
         addresses = self._rules.checked(target, self._found(target))
+        if self._context is None:
+            self._context = ssl.create_default_context()
         return request(target, addresses, self._context, limits)
 
     def _found(self, target: Target) -> Sequence[str]:
