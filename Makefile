@@ -21,6 +21,7 @@ tools:  ## Programs that tests need: bubblewrap, ripgrep, git
 	@sh scripts/install-test-tools.sh
 
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
+	@$(BIN)/python -m compileall -q src  # the tests start our programs hundreds of times
 	$(BIN)/python -m pytest -n 3
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise

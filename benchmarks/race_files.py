@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.toolbox import ChangeTools, FileTools, SearchTools, Workspace, WorkspaceError
-from pure_agent_loop.toolbox.beneath import Opener, best_opener, open_by_checking, open_by_walking
-from pure_agent_loop.toolbox.grep import GrepOptions, Source
-from pure_agent_loop.toolbox.matching import LinePattern
+from pure_agent_loop.toolbox.files.beneath import Opener, best_opener, open_by_checking, open_by_walking
+from pure_agent_loop.toolbox.files.grep import GrepOptions, Source
+from pure_agent_loop.toolbox.files.matching import LinePattern
 
 OPENERS: dict[str, Opener] = {
     "kernel": best_opener(),

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pure_agent_loop.toolbox.process import run_process
-from pure_agent_loop.toolbox.sandbox import bubblewrap_problem, landlock_problem
-from pure_agent_loop.toolbox.shell import Shell
+from pure_agent_loop.toolbox.sandbox.best import bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox.process import run_process
+from pure_agent_loop.toolbox.shell.tool import Shell
 
 COMMAND = ["/bin/bash", "--noprofile", "--norc", "-c", "true"]
 

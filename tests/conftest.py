@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import sys
 
 import pytest
@@ -38,6 +39,10 @@ def _watch_sockets(event: str, args: tuple[object, ...]) -> None:
 # The same examples each time, however slow the machine; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("steady", derandomize=True, database=None, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# A shell starts background jobs deaf to Ctrl-C, and what the tests start would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not os.environ.get(NETWORK_FLAG):
     sys.addaudithook(_watch_sockets)

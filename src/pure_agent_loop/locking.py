@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_LOOK_AGAIN_SECONDS = 0.01
+_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,12 +49,28 @@ def lock_within(handle: int, patience: float) -> bool:
     Returns:
         False if another still has it.
     """
-    give_up = time.monotonic() + patience
+    give_up, wait = time.monotonic() + patience, _FIRST_WAIT
     while not try_lock(handle):
         if time.monotonic() > give_up:
             return False
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        time.sleep(wait)
+        wait = min(wait * 2, _LONGEST_WAIT)
     return True
+
+
+@contextlib.contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file, waiting for it for as long as it takes.
+
+    Args:
+        path: The lock file; it is made if missing and never deleted: a lock on a deleted file guards nothing.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
+    try:
+        lock_within(handle, math.inf)
+        yield
+    finally:
+        os.close(handle)  # closing lets go
 
 
 def is_still(handle: int, path: Path) -> bool:

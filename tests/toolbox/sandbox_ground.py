@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.toolbox import seccomp
-from pure_agent_loop.toolbox.launch import Limits, Sandbox, Start
-from pure_agent_loop.toolbox.process import Finished, run_process
-from pure_agent_loop.toolbox.sandbox import best_sandbox, bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox import seccomp
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox, bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start
+from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 
 DAEMON = """
 import os, sys

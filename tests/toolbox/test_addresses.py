@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.toolbox.web import WebServer, page
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox.addresses import AddressError, AddressRules, kind_of, read_address, read_url
-from pure_agent_loop.toolbox.fetch import Fetch, FetchError
+from pure_agent_loop.toolbox.web.addresses import AddressError, AddressRules, kind_of, read_address, read_url
+from pure_agent_loop.toolbox.web.fetch import Fetch, FetchError
 
 LOOPBACK = [
     "127.0.0.1",

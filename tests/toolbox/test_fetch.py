@@ -15,8 +15,8 @@ from pure_agent_loop import Agent, PermissionRules, tool
 from pure_agent_loop.prompts import CHINESE
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import Fetch, FetchError
-from pure_agent_loop.toolbox.fetch import PAGE_CHARS
 from pure_agent_loop.toolbox.untrusted import mark_untrusted
+from pure_agent_loop.toolbox.web.fetch import PAGE_CHARS
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
 

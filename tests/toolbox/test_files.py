@@ -9,7 +9,7 @@ import pytest
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox import FileTools, Workspace, WorkspaceError, calculator, starter_tools
-from pure_agent_loop.toolbox.files import MAX_BYTES
+from pure_agent_loop.toolbox.files.reading import MAX_BYTES
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.toolbox.html_text import clean_page, html_to_text
+from pure_agent_loop.toolbox.web.html_text import clean_page, html_to_text
 
 CASES = {
     "headings": ("<h1>One</h1>text<h3>Three <b>bold</b></h3>", "# One\n\ntext\n\n### Three bold"),

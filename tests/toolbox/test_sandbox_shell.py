@@ -16,11 +16,11 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.launch import Unconfined
-from pure_agent_loop.toolbox.protect import Protected
-from pure_agent_loop.toolbox.sandbox import best_sandbox
-from pure_agent_loop.toolbox.shell import Shell
-from pure_agent_loop.toolbox.shell_policy import ShellPolicy
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
+from pure_agent_loop.toolbox.sandbox.launch import Unconfined
+from pure_agent_loop.toolbox.sandbox.protect import Protected
+from pure_agent_loop.toolbox.shell.policy import ShellPolicy
+from pure_agent_loop.toolbox.shell.tool import Shell
 
 MODES = ["bubblewrap", "landlock", "none"]
 
@@ -330,7 +330,7 @@ class TestWhichSandbox:
     def test_without_bubblewrap_it_is_landlock_and_says_why(self, tmp_path):
         code = (
             "import sys\n"
-            "from pure_agent_loop.toolbox.shell import Shell\n"
+            "from pure_agent_loop.toolbox.shell.tool import Shell\n"
             "print(Shell(sys.argv[1]).describe())\n"
             "Shell(sys.argv[1], sandbox='bubblewrap')\n"
         )
@@ -344,9 +344,8 @@ class TestWhichSandbox:
     def test_a_bubblewrap_that_does_not_work_is_not_used(self, tmp_path):
         (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
-        code = (
-            "from pure_agent_loop.toolbox.sandbox import best_sandbox as b; s = b('.'); print(s.name, s.why)"
-        )
+        where = "pure_agent_loop.toolbox.sandbox.best"
+        code = f"from {where} import best_sandbox; found = best_sandbox('.'); print(found.name, found.why)"
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True, cwd=tmp_path

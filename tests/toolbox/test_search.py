@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop.toolbox import SearchTools, Workspace, WorkspaceError
-from pure_agent_loop.toolbox.matching import find_ripgrep
-from pure_agent_loop.toolbox.patterns import PathPattern
+from pure_agent_loop.toolbox.files.matching import find_ripgrep
+from pure_agent_loop.toolbox.files.patterns import PathPattern
 
 ENGINES = [False, *([True] if shutil.which("rg") else [])]
 

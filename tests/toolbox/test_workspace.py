@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
-from pure_agent_loop.toolbox.beneath import (
+from pure_agent_loop.toolbox.files.beneath import (
     best_opener,
     open_by_checking,
     open_by_walking,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox import PROTECTED, Workspace, WorkspaceError, workspace_tools
-from pure_agent_loop.toolbox.beneath import best_opener, open_by_checking, open_by_walking
+from pure_agent_loop.toolbox.files.beneath import best_opener, open_by_checking, open_by_walking
 
 OPENERS = [best_opener(), open_by_checking]
 if os.open in os.supports_dir_fd:

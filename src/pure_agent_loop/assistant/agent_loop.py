@@ -31,7 +31,7 @@ from pure_agent_loop.session import SessionManager
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 from pure_agent_loop.tool_round import run_calls
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 if TYPE_CHECKING:
     from typing_extensions import Self

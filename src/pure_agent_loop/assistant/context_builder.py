@@ -18,7 +18,7 @@ from pure_agent_loop.media import MediaItem, media_parts, user_content
 from pure_agent_loop.messages import Message, tool_message, user_message, wire_call
 from pure_agent_loop.paths import data_folder
 from pure_agent_loop.text import as_text, clean_text
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_REMEMBERED_CHARS = 2_000
 MAX_CONTEXT_CHARS = 20_000

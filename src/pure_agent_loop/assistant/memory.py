@@ -19,7 +19,7 @@ from pure_agent_loop.memory_file import MEMORY_FILE, change_file, with_section
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_ENTRY_CHARS = 4_000
 MAX_FILE_BYTES = 1_000_000

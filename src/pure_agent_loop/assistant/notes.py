@@ -9,7 +9,7 @@ from pathlib import Path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_NOTES_BYTES = 32 * 1024
 _NAMES = ("AGENTS.md", "CLAUDE.md")  # the second only where the first is missing

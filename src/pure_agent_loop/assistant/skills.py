@@ -14,7 +14,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 SKILL_FILE = "SKILL.md"
 PROJECT_FOLDER = ".agents/skills"

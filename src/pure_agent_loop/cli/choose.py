@@ -22,7 +22,6 @@ from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, is_loopback
 from pure_agent_loop.local import find_server
-from pure_agent_loop.local.models import list_models
 
 Say = Callable[[str], None]
 ASK_SECONDS = 2.0
@@ -189,6 +188,8 @@ def plan_for(model: str | None, base_url: str | None, environ: Mapping[str, str]
     Raises:
         ConfigError: An address is none, a key is missing, or there is no server for that model.
     """
+    from pure_agent_loop.local.models import list_models
+
     plan = settle(model, base_url, environ, [listed.name for listed in list_models()])
     return _look_around(plan.model) if isinstance(plan, Search) else plan
 

@@ -61,8 +61,8 @@ def post_to_file(parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
 
 async def post_to_command(parcel: Parcel) -> Outcome:
     """Run a command with an answer on its standard input. Nothing that it began is left afterwards."""
-    from pure_agent_loop.toolbox.environment import clean_environment
-    from pure_agent_loop.toolbox.process import run_process
+    from pure_agent_loop.toolbox.sandbox.environment import clean_environment
+    from pure_agent_loop.toolbox.sandbox.process import run_process
 
     delivery = parcel.delivery
     try:

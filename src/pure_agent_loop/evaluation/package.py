@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.local.lock import file_lock
+from pure_agent_loop.locking import file_lock
 from pure_agent_loop.paths import data_folder, private_folder
 
 PACKAGE = "bfcl-eval"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.snapshots.values import Entry, Manifest, SnapshotError, shown_path
-from pure_agent_loop.toolbox import beneath
+from pure_agent_loop.toolbox.files import beneath
 
 TEMPORARY = ".pal-undo-"
 MAX_DEPTH = 100

@@ -14,19 +14,20 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
-from pure_agent_loop.toolbox.changes import ChangeTools
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files import FileTools
-from pure_agent_loop.toolbox.pictures import PictureTools
-from pure_agent_loop.toolbox.protected import PROTECTED
-from pure_agent_loop.toolbox.search import SearchTools
+from pure_agent_loop.toolbox.files.changes import ChangeTools
+from pure_agent_loop.toolbox.files.pictures import PictureTools
+from pure_agent_loop.toolbox.files.protected import PROTECTED
+from pure_agent_loop.toolbox.files.reading import FileTools
+from pure_agent_loop.toolbox.files.search import SearchTools
+from pure_agent_loop.toolbox.files.workspace import HardLinks, Workspace
 from pure_agent_loop.toolbox.todo import TodoItem, TodoList
-from pure_agent_loop.toolbox.workspace import HardLinks, Workspace
 
 if TYPE_CHECKING:
-    from pure_agent_loop.toolbox.fetch import Fetch, FetchError
-    from pure_agent_loop.toolbox.shell import Shell
-    from pure_agent_loop.toolbox.shell_policy import ShellPolicy, Verdict
+    from pure_agent_loop.toolbox.sandbox.launch import Limits
+    from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
+    from pure_agent_loop.toolbox.shell.tool import Shell
+    from pure_agent_loop.toolbox.web.fetch import Fetch, FetchError
 
 __all__ = [
     "PROTECTED",
@@ -34,6 +35,7 @@ __all__ = [
     "Fetch",
     "FetchError",
     "FileTools",
+    "Limits",
     "PictureTools",
     "SearchTools",
     "Shell",
@@ -51,11 +53,12 @@ __all__ = [
 
 # Not every program fetches or runs commands, and what these need takes time to load.
 _LATER = {
-    "Fetch": "fetch",
-    "FetchError": "fetch",
-    "Shell": "shell",
-    "ShellPolicy": "shell_policy",
-    "Verdict": "shell_policy",
+    "Fetch": "web.fetch",
+    "FetchError": "web.fetch",
+    "Limits": "sandbox.launch",
+    "Shell": "shell.tool",
+    "ShellPolicy": "shell.policy",
+    "Verdict": "shell.policy",
 }
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox import landlock
-from pure_agent_loop.toolbox.bubblewrap import Bubblewrap, check_root, resolved_folders
-from pure_agent_loop.toolbox.launch import Sandbox, Start, Unconfined, reaper_argv
-from pure_agent_loop.toolbox.protect import PROTECTED
-from pure_agent_loop.toolbox.system_files import public_paths
+from pure_agent_loop.toolbox.sandbox import landlock
+from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap, check_root, resolved_folders
+from pure_agent_loop.toolbox.sandbox.launch import Sandbox, Start, Unconfined, reaper_argv
+from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
+from pure_agent_loop.toolbox.sandbox.system_files import public_paths
 
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 SANDBOX_NAMES: tuple[str, ...] = get_args(SandboxName)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pure_agent_loop.toolbox.shell_words import Word
+from pure_agent_loop.toolbox.shell.words import Word
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.toolbox.shell_line import Line, Redirect, Simple
-from pure_agent_loop.toolbox.shell_listing import listed
-from pure_agent_loop.toolbox.shell_tiles import Tile, check_tiles
-from pure_agent_loop.toolbox.shell_words import Part, Word, WordReader, literal, unbytes
+from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
+from pure_agent_loop.toolbox.shell.listing import listed
+from pure_agent_loop.toolbox.shell.tiles import Tile, check_tiles
+from pure_agent_loop.toolbox.shell.words import Part, Word, WordReader, literal, unbytes
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pure_agent_loop.text import clean_text
-from pure_agent_loop.toolbox.patterns import PathPattern, is_skipped
-from pure_agent_loop.toolbox.walking import Walk
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
+from pure_agent_loop.toolbox.files.walking import Walk
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FOUND = 500
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.find import find
-from pure_agent_loop.toolbox.grep import MAX_CONTEXT, MAX_LINES, SECONDS, GrepOptions, grep
-from pure_agent_loop.toolbox.matching import LinePattern
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.find import find
+from pure_agent_loop.toolbox.files.grep import MAX_CONTEXT, MAX_LINES, SECONDS, GrepOptions, grep
+from pure_agent_loop.toolbox.files.matching import LinePattern
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 
 class SearchTools:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox import beneath
 from pure_agent_loop.toolbox.complaints import WorkspaceError, in_words, instead, outside, shown
-from pure_agent_loop.toolbox.folder import Folder, unlinked_folder
-from pure_agent_loop.toolbox.protected import Protection, protected_below
-from pure_agent_loop.toolbox.walking import Kind, kind_of
-from pure_agent_loop.toolbox.writing import replace_file, require_replaceable
+from pure_agent_loop.toolbox.files import beneath
+from pure_agent_loop.toolbox.files.folder import Folder, unlinked_folder
+from pure_agent_loop.toolbox.files.protected import Protection, protected_below
+from pure_agent_loop.toolbox.files.walking import Kind, kind_of
+from pure_agent_loop.toolbox.files.writing import replace_file, require_replaceable
 
 MAX_PATH_CHARS = 4_096
 

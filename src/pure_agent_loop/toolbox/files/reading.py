@@ -10,8 +10,8 @@ from typing import BinaryIO
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.encoded import UTF16, is_binary
-from pure_agent_loop.toolbox.workspace import Entry, Workspace
+from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
+from pure_agent_loop.toolbox.files.workspace import Entry, Workspace
 
 MAX_ENTRIES = 500
 MAX_LINES = 2_000

@@ -15,12 +15,12 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.environment import check_variables, clean_environment
-from pure_agent_loop.toolbox.launch import Limits
-from pure_agent_loop.toolbox.process import Finished, run_process
-from pure_agent_loop.toolbox.protect import PROTECTED
-from pure_agent_loop.toolbox.sandbox import best_sandbox
-from pure_agent_loop.toolbox.shell_policy import ShellPolicy
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
+from pure_agent_loop.toolbox.sandbox.environment import check_variables, clean_environment
+from pure_agent_loop.toolbox.sandbox.launch import Limits
+from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
+from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
+from pure_agent_loop.toolbox.shell.policy import ShellPolicy
 
 MAX_TIMEOUT = 3_600.0
 # What the tool may take above the command's own time to end what the command began.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.toolbox.addresses import IPAddress, Target
+from pure_agent_loop.toolbox.web.addresses import IPAddress, Target
 
 USER_AGENT = "pure-agent-loop-fetch"
 ACCEPT = "text/html, text/plain, application/json, application/xml, text/*;q=0.9, */*;q=0.1"

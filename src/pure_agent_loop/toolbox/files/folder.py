@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from pure_agent_loop.toolbox import beneath
+from pure_agent_loop.toolbox.files import beneath
 
 
 class Folder:

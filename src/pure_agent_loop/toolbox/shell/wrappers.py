@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from pure_agent_loop.toolbox.shell_commands import RUNNERS, SHELLS, WRAPPERS
-from pure_agent_loop.toolbox.shell_harmless import rounds, unwrap
-from pure_agent_loop.toolbox.shell_line import Line, Simple
-from pure_agent_loop.toolbox.shell_syntax import read_line
-from pure_agent_loop.toolbox.shell_words import Word
+from pure_agent_loop.toolbox.shell.commands import RUNNERS, SHELLS, WRAPPERS
+from pure_agent_loop.toolbox.shell.harmless import rounds, unwrap
+from pure_agent_loop.toolbox.shell.line import Line, Simple
+from pure_agent_loop.toolbox.shell.syntax import read_line
+from pure_agent_loop.toolbox.shell.words import Word
 
 MAX_NESTING = 5
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
-from pure_agent_loop.toolbox.shell_commands import (
+from pure_agent_loop.toolbox.shell.commands import (
     COMMANDS,
     ENVIRONMENT,
     SHELLS,
@@ -15,13 +15,13 @@ from pure_agent_loop.toolbox.shell_commands import (
     WRAPPERS,
     Command,
 )
-from pure_agent_loop.toolbox.shell_find import FIND_FILES, FIND_TESTS
-from pure_agent_loop.toolbox.shell_git import GIT_ELSEWHERE
-from pure_agent_loop.toolbox.shell_line import Simple
-from pure_agent_loop.toolbox.shell_listing import listed
-from pure_agent_loop.toolbox.shell_options import Surroundings, objection, path_objection, value_objection
-from pure_agent_loop.toolbox.shell_readers import READERS
-from pure_agent_loop.toolbox.shell_words import Part, Word, literal
+from pure_agent_loop.toolbox.shell.find import FIND_FILES, FIND_TESTS
+from pure_agent_loop.toolbox.shell.git import GIT_ELSEWHERE
+from pure_agent_loop.toolbox.shell.line import Simple
+from pure_agent_loop.toolbox.shell.listing import listed
+from pure_agent_loop.toolbox.shell.options import Surroundings, objection, path_objection, value_objection
+from pure_agent_loop.toolbox.shell.readers import READERS
+from pure_agent_loop.toolbox.shell.words import Part, Word, literal
 
 MAX_ROUNDS = 64
 _XARGS = Command("0rt", "nPLsdI", long="null no-run-if-empty max-args= max-procs= delimiter= verbose")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from pure_agent_loop.toolbox.folder import Folder
+from pure_agent_loop.toolbox.files.folder import Folder
 
 MAX_WALKED = 200_000
 MAX_DEPTH = 64  # each level holds a descriptor

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.folder import Folder
+from pure_agent_loop.toolbox.files.folder import Folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _PERMISSIONS = 0o777

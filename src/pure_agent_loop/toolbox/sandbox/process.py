@@ -16,10 +16,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pure_agent_loop.toolbox import seccomp
-from pure_agent_loop.toolbox.captured import Captured
-from pure_agent_loop.toolbox.environment import clean_environment
-from pure_agent_loop.toolbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
+from pure_agent_loop.toolbox.sandbox import seccomp
+from pure_agent_loop.toolbox.sandbox.captured import Captured
+from pure_agent_loop.toolbox.sandbox.environment import clean_environment
+from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536

@@ -13,11 +13,11 @@ from typing import BinaryIO
 
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.encoded import UTF16, is_binary
-from pure_agent_loop.toolbox.matching import Line, LinePattern, Matcher, find_ripgrep
-from pure_agent_loop.toolbox.patterns import PathPattern, is_skipped
-from pure_agent_loop.toolbox.walking import Found, Walk
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
+from pure_agent_loop.toolbox.files.matching import Line, LinePattern, Matcher, find_ripgrep
+from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
+from pure_agent_loop.toolbox.files.walking import Found, Walk
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
 MAX_LINE_CHARS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pure_agent_loop.toolbox.shell_commands import Command
+from pure_agent_loop.toolbox.shell.commands import Command
 
 _DIFF = (
     "patch no-patch unified= raw patch-with-raw minimal patience histogram diff-algorithm= stat=? "

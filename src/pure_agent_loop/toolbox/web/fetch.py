@@ -24,7 +24,8 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.redaction import shown_url
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.addresses import (
+from pure_agent_loop.toolbox.untrusted import mark_untrusted
+from pure_agent_loop.toolbox.web.addresses import (
     AddressError,
     AddressRules,
     IPAddress,
@@ -32,9 +33,8 @@ from pure_agent_loop.toolbox.addresses import (
     read_address,
     read_url,
 )
-from pure_agent_loop.toolbox.html_text import clean_page, html_to_text
-from pure_agent_loop.toolbox.untrusted import mark_untrusted
-from pure_agent_loop.toolbox.wire_read import (
+from pure_agent_loop.toolbox.web.html_text import clean_page, html_to_text
+from pure_agent_loop.toolbox.web.wire_read import (
     REDIRECTS,
     Answer,
     WireError,

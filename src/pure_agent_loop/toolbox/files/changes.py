@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.encoded import EncodedText
-from pure_agent_loop.toolbox.not_found import why_not_found
-from pure_agent_loop.toolbox.workspace import Workspace
+from pure_agent_loop.toolbox.files.encoded import EncodedText
+from pure_agent_loop.toolbox.files.not_found import why_not_found
+from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.paths import data_folder
-from pure_agent_loop.toolbox.launch import Limits, Start
-from pure_agent_loop.toolbox.protect import PROTECTED, Protected
-from pure_agent_loop.toolbox.system_files import SYSTEM_FOLDERS, private_paths
+from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
+from pure_agent_loop.toolbox.sandbox.protect import PROTECTED, Protected
+from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS, private_paths
 
 HOME = "/home/sandbox"
 TEMPORARY_BYTES = 1024**3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pure_agent_loop.toolbox.shell_line import Simple
+from pure_agent_loop.toolbox.shell.line import Simple
 
 _LISTINGS = frozenset({"find", "ls", "rg", "grep", "git"})
 _FILTERS = frozenset({"sort", "uniq", "head", "tail"})

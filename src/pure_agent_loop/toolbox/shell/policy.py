@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.toolbox.shell_disasters import disaster, disaster_of_line
-from pure_agent_loop.toolbox.shell_harmless import Judge, rounds
-from pure_agent_loop.toolbox.shell_line import Line, Redirect, Simple
-from pure_agent_loop.toolbox.shell_options import Surroundings, path_objection
-from pure_agent_loop.toolbox.shell_rules import Rule, read_rules
-from pure_agent_loop.toolbox.shell_syntax import parser, read_line
-from pure_agent_loop.toolbox.shell_wrappers import reachable
+from pure_agent_loop.toolbox.shell.disasters import disaster, disaster_of_line
+from pure_agent_loop.toolbox.shell.harmless import Judge, rounds
+from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
+from pure_agent_loop.toolbox.shell.options import Surroundings, path_objection
+from pure_agent_loop.toolbox.shell.rules import Rule, read_rules
+from pure_agent_loop.toolbox.shell.syntax import parser, read_line
+from pure_agent_loop.toolbox.shell.wrappers import reachable
 
 ShellBehavior = Literal["allow", "ask", "deny"]
 _ASK_RULE = "the ask rule"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from pure_agent_loop.toolbox.shell_commands import VARIABLES, Command
-from pure_agent_loop.toolbox.shell_words import Word
+from pure_agent_loop.toolbox.shell.commands import VARIABLES, Command
+from pure_agent_loop.toolbox.shell.words import Word
 
 _HARMLESS_FILES = frozenset(
     ["/dev/null", "/dev/stdin", "/dev/fd/63", "/etc/os-release", "/proc/cpuinfo", "/proc/meminfo"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from pure_agent_loop.toolbox.shell_awk import only_prints
-from pure_agent_loop.toolbox.shell_commands import COMMANDS, Command
-from pure_agent_loop.toolbox.shell_git import GIT, GIT_EXACT, GIT_GLOBAL
-from pure_agent_loop.toolbox.shell_options import (
+from pure_agent_loop.toolbox.shell.awk import only_prints
+from pure_agent_loop.toolbox.shell.commands import COMMANDS, Command
+from pure_agent_loop.toolbox.shell.git import GIT, GIT_EXACT, GIT_GLOBAL
+from pure_agent_loop.toolbox.shell.options import (
     Surroundings,
     objection,
     path_objection,
     text_objection,
     value_objection,
 )
-from pure_agent_loop.toolbox.shell_words import Word
+from pure_agent_loop.toolbox.shell.words import Word
 
 _CONVERSION = re.compile(r"%(%|[-+ #0-9.*]*[sdiuoxXfFeEgGcbq])")
 _ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"

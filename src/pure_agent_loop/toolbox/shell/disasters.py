@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pure_agent_loop.toolbox.shell_line import Line
-from pure_agent_loop.toolbox.shell_words import Word
-from pure_agent_loop.toolbox.shell_wrappers import base_name
+from pure_agent_loop.toolbox.shell.line import Line
+from pure_agent_loop.toolbox.shell.words import Word
+from pure_agent_loop.toolbox.shell.wrappers import base_name
 
 _WHOLE = re.compile(
     r"(/+\.?\*?|/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|Users|System)/*\*?"

@@ -10,14 +10,14 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox.shell_commands import COMMANDS
-from pure_agent_loop.toolbox.shell_git import GIT, GIT_ESCAPES
-from pure_agent_loop.toolbox.shell_harmless import Judge
-from pure_agent_loop.toolbox.shell_line import Simple
-from pure_agent_loop.toolbox.shell_options import Surroundings
-from pure_agent_loop.toolbox.shell_readers import READERS
-from pure_agent_loop.toolbox.shell_words import Word
-from pure_agent_loop.toolbox.shell_wrappers import base_name
+from pure_agent_loop.toolbox.shell.commands import COMMANDS
+from pure_agent_loop.toolbox.shell.git import GIT, GIT_ESCAPES
+from pure_agent_loop.toolbox.shell.harmless import Judge
+from pure_agent_loop.toolbox.shell.line import Simple
+from pure_agent_loop.toolbox.shell.options import Surroundings
+from pure_agent_loop.toolbox.shell.readers import READERS
+from pure_agent_loop.toolbox.shell.words import Word
+from pure_agent_loop.toolbox.shell.wrappers import base_name
 
 Field = Literal["allow", "ask", "deny"]
 
