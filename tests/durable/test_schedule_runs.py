@@ -39,6 +39,14 @@ if writes == "yes":
     assert post_to_file(parcel, lambda detail: firings.put_down(run_id, detail)).state == "delivered"
 os.kill(os.getpid(), signal.SIGKILL)
 """
+TAKE_IN_AND_DIE = """
+import os, signal, sys
+from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.firings import Firings
+Firings(Client(Database(sys.argv[1])), "host-1-gone").collect()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def now(fleet, until, name, deliver=None, prompt="put 1", **options):
@@ -216,3 +224,24 @@ def test_death_while_it_is_delivered(fleet, until):
     until(lambda: paths["sure"].read_text() == "begun\nbegun\n")
     assert paths["unsure"].read_text() == "begun\n"
     fleet.end(fleet.workers[1], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("dies_again", [False, True])
+def test_death_between_the_end_of_a_run_and_its_delivery(dies_again, fleet, until):
+    fleet.start()
+    schedules, path = fleet.engine.schedules, fleet.folder / "answers.md"
+    schedules.add(Schedule("gap", "worker", "put 1", every=86_400, deliver=to_file(path)))
+    run_id = schedules.run_now("gap")
+    until(lambda: "end 1" in fleet.marks())
+    fleet.end(fleet.workers[0], signal.SIGKILL)  # at the last request, the end, or the taking in
+    if dies_again:
+        fleet.start()
+        assert fleet.engine.handle(run_id).result(60).status == "completed"
+        fleet.end(fleet.workers[1], signal.SIGKILL)
+        command = [sys.executable, "-c", TAKE_IN_AND_DIE, fleet.database]
+        assert subprocess.run(command, env=fleet.environment, check=False).returncode == -signal.SIGKILL
+        assert schedules.get("gap").last.state in ("answered", "delivering", "delivered")
+    fleet.start()
+    assert ended(fleet, until, "gap").state == "delivered"
+    assert path.read_text() == "Did 1.\n"
+    assert fleet.marks() == ["start 1", "end 1"]
