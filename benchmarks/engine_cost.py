@@ -1,15 +1,25 @@
 """What a durable run costs: in memory, on SQLite and on PostgreSQL, and with more than one worker.
 
-    python -m benchmarks.engine_cost [--runs 40] [--steps 5]
+    python -m benchmarks.engine_cost [--runs 60] [--steps 5]
 
 The model is a server in a process of its own that answers at once, so what is seen is the cost of
 everything else. Each worker is a ``pal worker`` process that does four runs at once; PostgreSQL writes to
 the disk. CPU is that of the workers and, apart, of PostgreSQL, in milliseconds; on a busy machine it is the
 figure to look at.
 
-The first table gives the points from which the model ``CPU of a run = a + b * steps + c * KB`` is made, and
-one point that was not used for it, beside what the model says. The second has the same work with 1, 2 and 4
-workers. Linux only, as CPU is read from ``/proc``.
+The first table gives the points from which the model of a run's CPU is made, and points that were not used
+for it, beside what the model says:
+
+    CPU of a run = a + b * steps + c * KB sent
+
+`KB sent` is what its results come to in all its requests: KB of one result * steps * (steps + 1) / 2. The
+points take turns for some rounds, and each figure is the median of them, as other work on the machine's
+processor makes single ones differ by half.
+
+The second has the same work with 1, 2 and 4 workers, beside what is predicted from a lone run and from the
+CPU of a run with one worker, by mean value analysis (Reiser and Lavenberg, Journal of the ACM 27, 1980) of
+one place that serves one after the other, and of waiting elsewhere that nobody disturbs. That place is the
+fullest: the Python process of a worker, or all cores together. Linux only, as CPU is read from ``/proc``.
 """
 
 from __future__ import annotations
@@ -18,11 +28,13 @@ import argparse
 import asyncio
 import contextlib
 import os
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +49,9 @@ AT_ONCE, PATIENCE, KB = 4, 300.0, 1000
 IDLE_SECONDS = 5.0
 TICK = os.sysconf("SC_CLK_TCK")
 FITTED = ((1, 0), (20, 0), (10, 10))  # steps, and KB of text in each result
-LEFT_OUT = (10, 2)
+LEFT_OUT = ((5, 0), (10, 0), (10, 2), (20, 5), (30, 1))
+POINTS = (*FITTED, *LEFT_OUT)
+LONE_RUNS = 10
 
 
 @tool
@@ -148,11 +162,17 @@ class Measured:
     size: float
     rows: float
     commits: float
+    others_cpu: float
 
     @property
     def cpu(self) -> float:
-        """Both together."""
+        """Worker and database together."""
         return self.worker_cpu + self.database_cpu
+
+    @property
+    def all_cpu(self) -> float:
+        """The same with the model, and with the process that submits and asks how things stand."""
+        return self.cpu + self.others_cpu
 
 
 @contextlib.contextmanager
@@ -186,26 +206,26 @@ def run_all(engine: Engine, runs: int, steps: int, kb: int) -> float:
     return time.monotonic() - begun
 
 
-def measure(store: Store, engine: Engine, pids: Sequence[int], runs: int, point: tuple[int, int]) -> Measured:
+def measure(
+    store: Store, engine: Engine, pids: Sequence[int], model: int, runs: int, point: tuple[int, int]
+) -> Measured:
     """What a run of so many steps and KB costs."""
-    before = [
-        sum(map(cpu_of, pids)),
-        store.cpu(),
-        store.size(engine),
-        store.rows(engine),
-        store.commits(engine),
-    ]
+
+    def look() -> list[float]:
+        return [
+            sum(map(cpu_of, pids)),
+            store.cpu(),
+            store.size(engine),
+            store.rows(engine),
+            store.commits(engine),
+            cpu_of(model) + time.process_time() * 1000,
+        ]
+
+    before = look()
     seconds = run_all(engine, runs, *point)
     if store.server is not None:
         time.sleep(1.1)  # its figures of commits come late
-    after = [
-        sum(map(cpu_of, pids)),
-        store.cpu(),
-        store.size(engine),
-        store.rows(engine),
-        store.commits(engine),
-    ]
-    each = [(new - old) / runs for old, new in zip(before, after, strict=True)]
+    each = [(new - old) / runs for old, new in zip(before, look(), strict=True)]
     return Measured(seconds * 1000 / runs, *each)
 
 
@@ -225,28 +245,76 @@ def in_memory(url: str, runs: int, point: tuple[int, int]) -> Measured:
     begun, busy = time.monotonic(), time.process_time()
     asyncio.run(all_of_them())
     wall, cpu = time.monotonic() - begun, time.process_time() - busy
-    return Measured(wall * 1000 / runs, cpu * 1000 / runs, 0, 0, 0, 0)
+    return Measured(wall * 1000 / runs, cpu * 1000 / runs, 0, 0, 0, 0, 0)
 
 
-def fitted(found: Sequence[Measured]) -> tuple[float, float, float]:
-    """``a``, ``b`` and ``c``, from the three points of `FITTED`."""
+@dataclass
+class Model:
+    """What a run costs in CPU, as `fit` found it; see the top of this file."""
+
+    a: float
+    b: float
+    c: float
+
+    def cpu(self, steps: int, kb: int) -> float:
+        """Milliseconds for a run of so many steps whose results have so many KB each."""
+        return self.a + self.b * steps + self.c * sent(steps, kb)
+
+    def __str__(self) -> str:
+        return f"CPU ms of a run = {self.a:.1f} + {self.b:.2f} * steps + {self.c:.4f} * KB sent"
+
+
+def sent(steps: int, kb: int) -> float:
+    """KB of results in all requests of a run: each result is in every request that follows it."""
+    return kb * steps * (steps + 1) / 2
+
+
+def fit(found: Sequence[Measured]) -> Model:
+    """The model that goes through the three points of `FITTED`: two without text, one with it."""
     (low, _), (high, _), (middle, kb) = FITTED
     b = (found[1].cpu - found[0].cpu) / (high - low)
     a = found[0].cpu - b * low
-    return a, b, (found[2].cpu - a - b * middle) / (middle * kb)
+    return Model(a, b, (found[2].cpu - a - b * middle) / sent(middle, kb))
 
 
-def show_points(name: str, found: Sequence[Measured]) -> tuple[float, float, float]:
+def median_of(rounds: Sequence[Sequence[Measured]]) -> list[Measured]:
+    """Each point's figures, as the medians of the rounds."""
+    return [
+        Measured(*(statistics.median(getattr(each, one.name) for each in same) for one in fields(Measured)))
+        for same in zip(*rounds, strict=True)
+    ]
+
+
+def show_points(name: str, found: Sequence[Measured]) -> None:
     """Print the points of a store and the model made from them."""
-    a, b, c = fitted(found)
-    for (steps, kb), each in zip([*FITTED, LEFT_OUT], found, strict=True):
-        said = a + b * steps + c * steps * kb
+    model = fit(found)
+    for (steps, kb), each in zip(POINTS, found, strict=True):
+        said = "fitted" if (steps, kb) in FITTED else f"{model.cpu(steps, kb):.1f}"
         print(
             f"{name:9} {steps:5} {kb:4} {each.wall:8.1f} {each.worker_cpu:8.1f} {each.database_cpu:8.1f} "
-            f"{said:8.1f} {each.rows:6.1f} {each.size / KB:8.1f} {each.commits:8.1f}"
+            f"{each.cpu:8.1f} {said:>9} {each.rows:6.1f} {each.size / KB:8.1f} {each.commits:8.1f}"
         )
-    print(f"{name:9} CPU ms of a run = {a:.1f} + {b:.2f} * steps + {c:.3f} * KB")
-    return a, b, c
+    print(f"{name:9} {model}")
+
+
+def lone_run(engine: Engine, steps: int) -> float:
+    """Milliseconds from a run's submission to its end, the wait for a poll included; nothing else works."""
+    took = []
+    for _ in range(LONE_RUNS):
+        info = engine.submit("worker", f"{steps} 0").result(PATIENCE)
+        took.append((info.updated - info.created) * 1000)
+    return statistics.fmean(took)
+
+
+def predicted(workers: int, lone: float, one: Measured) -> float:
+    """Runs a second; see the top of this file."""
+    fullest = max(one.worker_cpu / workers, one.all_cpu / (os.cpu_count() or 1))
+    queue = rate = 0.0
+    for at_work in range(1, workers * AT_ONCE + 1):
+        stay = fullest * (1 + queue)
+        rate = at_work / (lone - fullest + stay)
+        queue = rate * stay
+    return 1000 * rate
 
 
 def idle(store: Store, engine: Engine, pids: Sequence[int]) -> str:
@@ -277,40 +345,54 @@ def open_store(name: str) -> Iterator[Store]:
 def main() -> int:
     """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--point-runs", type=int, default=16, help="of each point of the first table")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], help="1 is among them")
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.model:
         be_model()
         return 0
-    points = [*FITTED, LEFT_OUT]
     with model_process("benchmarks.engine_cost") as (url, model):
         print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; each figure is for one run")
-        print("store     steps   KB  wall ms   worker database   fitted   rows       KB  commits")
+        print("store     steps   KB  wall ms   worker database together predicted   rows       KB  commits")
         in_memory(url, AT_ONCE * 2, (5, 0))
-        show_points("memory", [in_memory(url, given.point_runs, each) for each in points])
-        rest: list[str] = []
-        for name in ("sqlite", "postgres"):
-            with open_store(name) as store:
-                for workers in given.workers:
-                    with working(store, url, workers) as (engine, pids):
-                        if workers == 1:
-                            found = [measure(store, engine, pids, given.point_runs, each) for each in points]
-                            show_points(name, found)
-                        busy = cpu_of(model)
-                        each = measure(store, engine, pids, given.runs, (given.steps, 0))
-                        busy = (cpu_of(model) - busy) / given.runs
-                        rest.append(
-                            f"{name:9} {workers:7} {1000 / each.wall:10.2f} {each.worker_cpu:8.1f} "
-                            f"{each.database_cpu:8.1f} {busy:6.1f}   {idle(store, engine, pids)}"
-                        )
-    print(f"\nruns of {given.steps} steps, {given.runs} of them, load {os.getloadavg()[0]:.1f}")
-    print("store     workers runs/second   worker database  model")
+        rounds = [[in_memory(url, given.point_runs, each) for each in POINTS] for _ in range(given.rounds)]
+        show_points("memory", median_of(rounds))
+        rest = [line for name in ("sqlite", "postgres") for line in measure_store(name, url, model, given)]
+    print(f"\nruns of {given.steps} steps, the median of {given.rounds} rounds of {given.runs}")
+    print("store     workers runs/second predicted   worker database others")
     print("\n".join(rest))
     return 0
+
+
+def measure_store(name: str, url: str, model: int, given: argparse.Namespace) -> list[str]:
+    """Print the points of a store; return the lines about its workers."""
+    found: dict[int, list[Measured]] = {workers: [] for workers in given.workers}
+    lone, idles = [], []
+    with open_store(name) as store:
+        with working(store, url, 1) as (engine, pids):
+            look = partial(measure, store, engine, pids, model, given.point_runs)
+            show_points(name, median_of([[look(each) for each in POINTS] for _ in range(given.rounds)]))
+        for number in range(given.rounds):
+            for workers in given.workers:
+                with working(store, url, workers) as (engine, pids):
+                    if workers == 1:
+                        lone.append(lone_run(engine, given.steps))
+                    found[workers].append(measure(store, engine, pids, model, given.runs, (given.steps, 0)))
+                    if number == 0:
+                        idles.append(idle(store, engine, pids))
+    alone = statistics.median(lone)
+    all_of = {workers: median_of([[each] for each in rounds])[0] for workers, rounds in found.items()}
+    lines = [f"{name:9} a lone run: {alone:.0f} ms"]
+    for (workers, each), words in zip(all_of.items(), idles, strict=True):
+        lines.append(
+            f"{name:9} {workers:7} {1000 / each.wall:11.1f} {predicted(workers, alone, all_of[1]):9.1f} "
+            f"{each.worker_cpu:8.1f} {each.database_cpu:8.1f} {each.others_cpu:6.1f}   {words}"
+        )
+    return lines
 
 
 if __name__ == "__main__":

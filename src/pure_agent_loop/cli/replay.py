@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.session_arguments import add_database
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.terminal import safe_text
 
@@ -42,6 +43,7 @@ def add_replay(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("id", metavar="SESSION", nargs="?", help="a session of 'pal sessions list'")
+    add_database(parser)
     parser.add_argument("--file", metavar="PATH.jsonl", help="a session's file instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -72,14 +74,14 @@ def replay(options: argparse.Namespace, output: Output) -> int:
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
-    from pure_agent_loop.cli.which_session import existing
-    from pure_agent_loop.sessions import default_store, parse
+    from pure_agent_loop.cli.which_session import existing, store_for
+    from pure_agent_loop.sessions import parse
 
     if (options.id is None) == (options.file is None):
         raise ConfigError("Name one session: pal replay SESSION, or pal replay --file PATH.jsonl")
     if options.file is None:
-        store = default_store()
-        loaded = store.read(existing(options.id, store))
+        with store_for(options.database) as store:
+            loaded = store.read(existing(options.id, store))
         return loaded.records, loaded.problems
     try:
         with Path(options.file).open("rb") as lines:

@@ -21,6 +21,7 @@ from pure_agent_loop.cli.questions import Questions, way_out
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
+from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.limits import LoopLimits
@@ -45,7 +46,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         ResultLostError: Standard output takes nothing more.
     """
     workspace = _workspace(options.workspace)
-    session_id = _session_id(options)
+    with closing(place_for_run(options)) as place:
+        return _run(options, output, workspace, place)
+
+
+def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Place) -> int:
     if options.go_on or options.resume is not None:
         task = read_task(options.task, output.say, needed=False) or None
     else:
@@ -58,20 +63,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         return _explain(agent, task, options.output_format, output)
     if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
         output.say(toolset.shell.describe())
-    return _Session(options, output, choice.model, workspace, questions, session_id).run(agent, task)
-
-
-def _session_id(options: argparse.Namespace) -> str | None:
-    if options.session is None and options.resume is None and not options.go_on:
-        return None
-    if options.explain:
-        raise ConfigError(
-            "--explain shows the first request of a new run. Leave out --session, or --explain."
-        )
-    from pure_agent_loop.cli.which_session import session_for_run
-    from pure_agent_loop.sessions import default_store
-
-    return session_for_run(options, default_store())
+    return _Session(options, output, choice.model, workspace, questions, place).run(agent, task)
 
 
 def _workspace(name: str) -> Path:
@@ -149,7 +141,7 @@ class _Session:
         model: str,
         workspace: Path,
         questions: Questions | None,
-        session_id: str | None,
+        place: Place,
     ) -> None:
         self._format: str = options.output_format
         self._quiet: bool = options.quiet or self._format == "stream-json"
@@ -159,14 +151,14 @@ class _Session:
         self._outcome = Outcome()
         self._rules = rules_of(options)
         self._questions = questions
-        self._session_id = session_id
+        self._place = place
         self._options = options
-        self._names = {"model": model, **({"session_id": session_id} if session_id else {})}
+        self._names = {"model": model, **({"session_id": place.session_id} if place.session_id else {})}
 
     def run(self, agent: Agent, task: str | None) -> int:
         token = CancelToken()
         begun = time.monotonic()
-        prepared = agent.prepare(task, cancel_token=token, session_id=self._session_id)
+        prepared = self._place.prepare(agent, task, token)
         kept_questions = self._kept_questions(agent, prepared.state)
         self._begin()
         with Interrupts(token, self._output) as interrupts, closing(prepared.stream_sync()) as events:
@@ -215,11 +207,10 @@ class _Session:
             self._output.fail(way_out(question, self._rules))
         if outcome.stop_reason != "completed" or not self._quiet:
             self._output.say(_footer(outcome, seconds))
-            if self._session_id:
+            if name := self._place.session_id:
                 more = ' "..."' if outcome.stop_reason == "completed" else ""
-                self._output.say(
-                    f"session {self._session_id}; to go on: pal run --resume {self._session_id}{more}"
-                )
+                words = to_resume(name, self._options.database)
+                self._output.say(f"session {name}; to go on: pal run {words}{more}")
 
     def _write_answer(self) -> None:
         answer = safe_text(self._outcome.content).strip("\n")

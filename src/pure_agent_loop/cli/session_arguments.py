@@ -35,6 +35,21 @@ def add_session_options(group: argparse._ArgumentGroup) -> None:
         help="go on with the session used last; without a task, with what was being done",
     )
     which.add_argument("--resume", metavar="ID", help="go on with that session, with or without a task")
+    add_database(group)
+
+
+def add_database(parser: Any) -> None:
+    """Add the option that says where sessions are.
+
+    Args:
+        parser: A parser or a group.
+    """
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="the session is one of a database of durable runs: sqlite:///PATH or postgresql://... "
+        "(default: a file in the data folder)",
+    )
 
 
 def add_sessions(commands: Any) -> None:
@@ -57,6 +72,7 @@ def add_sessions(commands: Any) -> None:
         "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
     )
     listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_database(listing)
     listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
     show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
@@ -68,6 +84,7 @@ def add_sessions(commands: Any) -> None:
     fork.add_argument("--as", dest="new_id", metavar="NEW", help="the name of the new one")
     delete = actions.add_parser("delete", help="take sessions away", allow_abbrev=False)
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
+    add_database(delete)
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
 
@@ -75,4 +92,5 @@ def add_sessions(commands: Any) -> None:
 def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning, allow_abbrev=False)
     parser.add_argument("id", metavar="ID", help="the session")
+    add_database(parser)
     return parser

@@ -14,9 +14,9 @@ from typing import Any
 
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.which_session import checked, existing
+from pure_agent_loop.cli.which_session import checked, existing, store_for, to_resume
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
-from pure_agent_loop.sessions import JsonlStore, SessionInfo, default_store
+from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, counted, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.records import Record
@@ -42,12 +42,13 @@ def sessions(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: It did not work.
         ResultLostError: Standard output takes nothing more.
     """
-    return _ACTIONS[options.action](options, default_store(), output)
+    with store_for(options.database) as store:
+        return _ACTIONS[options.action](options, store, output)
 
 
-def _list(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
     every = store.list()
-    children = {record.session_id for record in TaskStore(store.folder / "agents").list()}
+    children = {record.session_id for record in TaskStore().list()}
     found = [info for info in every if options.all or info.id not in children]
     shown = [_summary(info, store) for info in found[: options.limit]]
     if options.json:
@@ -64,7 +65,7 @@ def _list(options: argparse.Namespace, store: JsonlStore, output: Output) -> int
     return DONE
 
 
-def _summary(info: SessionInfo, store: JsonlStore) -> dict[str, Any]:
+def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
     row = asdict(info)
     try:
         loaded = store.read(info.id)
@@ -91,7 +92,7 @@ def _standing(row: dict[str, Any]) -> str:
     return one_line(row["stop_reason"] or "not finished", 40)
 
 
-def _show(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
     loaded = store.read(existing(options.id, store))
     if options.json:
         records = [_fields(record) for record in loaded.records]
@@ -139,7 +140,7 @@ def _block(mark: str, text: str, width: int, lines: int) -> str:
     )
 
 
-def _export(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _export(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
         output.say(f"damaged, and left out: {problem}")
@@ -163,16 +164,16 @@ def _document(form: str, session_id: str, records: Sequence[Record]) -> str:
     return to_html(records, title) if form == "html" else to_markdown(records, title)
 
 
-def _fork(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _fork(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
     if options.new_id is not None:
         checked(options.new_id)
     new = fork_session(store, existing(options.id, store), options.at, options.new_id)
     output.result(f"{new}\n")
-    output.say(f'to go on: pal run --resume {new} "your task"')
+    output.say(f'to go on: pal run {to_resume(new, options.database)} "your task"')
     return DONE
 
 
-def _delete(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _delete(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
     ids = list(dict.fromkeys(existing(each, store) for each in options.ids))
     if not options.yes and not _agreed(ids, output):
         output.say("nothing was deleted")
@@ -193,7 +194,9 @@ def _agreed(ids: Sequence[str], output: Output) -> bool:
     return line.strip().lower() in ("y", "yes")
 
 
-def _repair(options: argparse.Namespace, store: JsonlStore, output: Output) -> int:
+def _repair(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+    if not isinstance(store, JsonlStore):
+        raise ConfigError("--database: sessions in a database are not repaired; it keeps them whole itself.")
     report = store.repair(existing(options.id, store))
     if report.path is None:
         output.say(f"nothing is damaged in {options.id}: {counted(report.kept, 'record')}")

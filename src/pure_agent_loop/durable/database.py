@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.paths import data_folder
-from pure_agent_loop.sessions import SqliteStore
+from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.text import safe_str
 
 VARIABLE = "PAL_DATABASE"
@@ -158,6 +158,19 @@ class Database:
             connection.execute("PRAGMA synchronous = NORMAL")
             return connection
         return _psycopg().connect(self.url, autocommit=True, **_options(self.url))
+
+    def sessions(self, *, owner: str | None = None, lease: float = 10.0) -> SessionStore:
+        """The sessions of the runs in it.
+
+        Args:
+            owner: Names the writer on PostgreSQL; None for a name of its own.
+            lease: Seconds of silence after which a writer on PostgreSQL may be replaced.
+        """
+        if self.is_sqlite:
+            return SqliteStore(self.path)
+        from pure_agent_loop.sessions.postgres import PostgresStore
+
+        return PostgresStore(self.url, owner=owner, lease=lease)
 
     def close(self) -> None:
         """Give the connection back."""

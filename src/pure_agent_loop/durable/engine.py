@@ -13,10 +13,14 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.handle import Handle
+from pure_agent_loop.durable.notices import bring_notices
 from pure_agent_loop.durable.schedules import Schedules
 from pure_agent_loop.durable.values import Rate, TaskInfo, check_agent_name
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.sessions import SessionStore
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,6 +71,7 @@ class Engine:
         self._client = Client(self.database)
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace = lease, grace
+        self._store: SessionStore | None = None
         self._stop: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
@@ -134,6 +139,35 @@ class Engine:
         """The schedules of this database: what workers run again and again."""
         return Schedules(self._client)
 
+    @property
+    def sessions(self) -> SessionStore:
+        """The sessions of its runs, for ``agent.prepare(sessions=)``: a person can go on in one of them."""
+        if self._store is None:
+            self._store = self.database.sessions(lease=self._lease)
+        return self._store
+
+    def bring_notices(self, session_id: str, inbox: Inbox, prompts: Prompts | None = None) -> None:
+        """Put answers of schedules that wait for a session into the inbox of a run there, each of them once.
+
+            inbox = Inbox()
+            run = agent.prepare(task, session_id="chat", sessions=engine.sessions, inbox=inbox)
+            engine.bring_notices("chat", inbox)
+            print(run.wait_sync().content)
+
+        Durable runs get them without this.
+
+        Args:
+            session_id: The session. It must be open for that run, as it is after `Agent.prepare`.
+            inbox: The one of the run.
+            prompts: The words of the agent; those of the default language if None.
+
+        Raises:
+            DurableError: The database cannot be used.
+            SessionError: The session cannot be read.
+        """
+        records = self.sessions.read(session_id).records
+        bring_notices(self.database, session_id, records, prompts or prompts_for(), inbox)
+
     def tasks(
         self, status: str | None = None, agent: str | None = None, limit: int | None = 100
     ) -> list[TaskInfo]:
@@ -153,6 +187,10 @@ class Engine:
     def close(self) -> None:
         """Stop working, and give the connections back."""
         self.stop()
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            close()
+        self._store = None
         self._client.close()
 
     # -- working --------------------------------------------------------------------------------

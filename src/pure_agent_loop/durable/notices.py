@@ -1,4 +1,4 @@
-"""Answers of scheduled runs that wait for a session: its next durable run reads them, each of them once."""
+"""Answers of scheduled runs that wait for a session: its next run reads them, each of them once."""
 
 from __future__ import annotations
 

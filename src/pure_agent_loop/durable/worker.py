@@ -22,7 +22,7 @@ from pure_agent_loop.durable.serial import import_dbos, json_serializer
 from pure_agent_loop.durable.ticker import Ticker
 from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions import SessionStore, SqliteStore
+from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -96,7 +96,7 @@ class Worker:
     async def _work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         await self._in_thread(lambda: self._client.engine)  # says what is wrong with the database
-        self._store = await self._in_thread(self._make_store)
+        self._store = await self._in_thread(self._sessions)
         liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
         sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
@@ -255,12 +255,8 @@ class Worker:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _make_store(self) -> SessionStore:
-        if self._client.database.is_sqlite:
-            return SqliteStore(self._client.database.path)
-        from pure_agent_loop.sessions.postgres import PostgresStore
-
-        return PostgresStore(self._client.database.url, owner=self.executor, lease=self._lease)
+    def _sessions(self) -> SessionStore:
+        return self._client.database.sessions(owner=self.executor, lease=self._lease)
 
     def _make_liveness(self) -> Liveness:
         database = self._client.database
