@@ -25,6 +25,7 @@ EVERY_EVENT = [
     Event.action(1, "list_dir", {"path": "."}),
     Event.observation(1, "list_dir", "a.txt\nb.txt", 0.2),
     Event.file_change(1, {"path": "a.txt", "kind": "modified", "diff": "", "added": 0, "removed": 0}),
+    Event.task(1, {"id": "explore-1", "state": "running", "calls": 0}),
     Event.step_end(1, {"total_tokens": 3}),
     Event.soft_limit(2, "step_limit", "check"),
     Event.notice(2, "history repaired"),
@@ -326,3 +327,22 @@ def without_own_colours(text: str) -> str:
         for part in captured.get().split("|"):
             text = text.replace(part, "")
     return text
+
+
+def test_a_subagent_is_followed_without_repeating_what_was_shown():
+    task = {"id": "explore-1", "state": "running", "calls": 0, "tokens": 0, "started": 1.0, "ended": 0.0}
+    steps = [
+        task,
+        {**task, "calls": 1, "tokens": 15, "last_tool": "grep"},
+        {**task, "calls": 1, "tokens": 1_234, "last_tool": "grep"},
+        {**task, "calls": 1, "tokens": 1_234, "last_tool": "grep", "state": "completed", "ended": 3.5},
+        {**task, "id": "explore-2", "state": "failed", "ended": 2.0, "error": "no model\x1b[2J"},
+    ]
+    lines = shown(Renderer(stream=True), *(Event.task(1, each) for each in steps)).splitlines()
+    assert lines == [
+        ">> explore-1 running",
+        ">> explore-1 grep (1 call, 15 tokens)",
+        ">> explore-1 completed (1 call, 1,234 tokens, 2.5 s)",
+        f">> explore-2 failed (0 calls, 0 tokens, 1.0 s): {safe_text('no model' + chr(27) + '[2J')}",
+    ]
+    assert shown(Renderer(), Event.task(1, {})) == ">>  "

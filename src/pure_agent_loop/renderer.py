@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.terminal import excerpt, one_line, safe_text
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.text import counted, to_jsonable
 
 Handler = Callable[[Event], str]
 H = TypeVar("H", bound=Callable[[Event], str])
@@ -75,6 +75,7 @@ class Renderer:
         self._by_tool: dict[str, _Entry] = {}
         self._by_type: dict[EventType, _Entry] = {}
         self._streamed: set[EventType] = set()  # which texts of the answer in progress were shown in pieces
+        self._tasks: dict[str, tuple[str, float]] = {}  # what was shown of each last: its state and calls
         self._line: EventType | None = None  # whose piece the unfinished line belongs to
 
     def on_tool(self, name: str, *, raw: bool = False) -> Callable[[H], H]:
@@ -252,6 +253,27 @@ class Renderer:
         shown = diff.split("\n") if diff else []
         return head + [Segment(f"\n   {line}", roles.get(line[:1], "dim")) for line in shown]
 
+    def _task(self, event: Event) -> list[Segment]:
+        task = event.data.get("task")
+        data: Mapping[str, Any] = task if isinstance(task, Mapping) else {}
+        state, calls, tool = str(data.get("state", "")), _number(data.get("calls")), data.get("last_tool")
+        ended = _number(data.get("ended")) > 0
+        what = one_line(str(tool), 60) if tool and state in ("running", "backgrounded") else state
+        if self._tasks.get(name := str(data.get("id", ""))) == (state, calls):
+            return []  # a step without calls: nothing that a person would miss
+        self._tasks[name] = (state, calls)
+        count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
+        took = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
+        count += f",{_seconds(took)}" if _seconds(took) else ""
+        error = one_line(safe_text(str(data.get("error") or "")))
+        return [
+            Segment(">> ", "error" if error else "label"),
+            Segment(one_line(name), "name"),
+            Segment(f" {what}", "error" if error else ""),
+            Segment(f" ({count})" if calls or ended else "", "dim"),
+            Segment(f": {error}" if error else "", "error"),
+        ]
+
     def _loop_end(self, event: Event) -> list[Segment]:
         return [Segment("== ", "label"), Segment(str(event.data.get("stop_reason", "")), "name")]
 
@@ -271,6 +293,7 @@ _TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
     EventType.PERMISSION: Renderer._permission,
     EventType.COMPACTION: Renderer._compaction,
     EventType.FILE_CHANGE: Renderer._file_change,
+    EventType.TASK: Renderer._task,
     EventType.LOOP_END: Renderer._loop_end,
 }
 

@@ -106,3 +106,8 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return clean_text(value)
     return json.dumps(to_jsonable(value), ensure_ascii=False)
+
+
+def counted(number: int, word: str) -> str:
+    """Such as ``1 step`` or ``2 steps``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

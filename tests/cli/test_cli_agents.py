@@ -9,7 +9,7 @@ import pytest
 from tests.subagents.family import family, parent
 
 from pure_agent_loop.subagents import TaskRecord, TaskStore
-from pure_agent_loop.testing import call
+from pure_agent_loop.testing import ScriptedServer, call
 
 
 @pytest.fixture
@@ -53,3 +53,42 @@ def test_what_is_not_there(pal):
     missing = pal("agents", "show", "helper-1")
     assert missing.returncode == 2
     assert "pal agents list" in missing.stderr
+
+
+def test_the_model_gives_tasks_to_others_where_the_user_said_so(pal):
+    folder = pal.workspace / "mine"
+    folder.mkdir()
+    (folder / "reviewer.md").write_text(
+        "---\nname: reviewer\ndescription: Reads.\ntools: [read_file]\nworkspace: read-only\n---\nRead."
+    )
+    (pal.workspace / "a.txt").write_text("text of a")
+    script = [
+        call("task", agent="reviewer", prompt="Check a.txt"),
+        call("read_file", path="a.txt"),
+        "It is fine.",
+        "All is well.",
+    ]
+    with ScriptedServer(script) as server:
+        pal.use(server)
+        done = pal("run", "--subagents-from", str(folder), "--session", "trip", "go")
+    assert (done.returncode, done.stdout) == (0, "All is well.\n")
+    offered = {each["function"]["name"]: str(each) for each in server.requests[0].tools}
+    assert all(name in offered["task"] for name in ("explore", "verify", "reviewer"))
+    assert [each["function"]["name"] for each in server.requests[1].tools] == ["read_file"]
+    assert "It is fine." in server.requests[-1].messages[-1]["content"]
+    shown = [line for line in done.stderr.splitlines() if line.startswith(">> reviewer-")]
+    assert [line.split(maxsplit=2)[2].partition(",")[0] for line in shown] == [
+        "running",
+        "read_file (1 call",
+        "completed (1 call",
+    ]
+    assert "completed" in pal("agents", "list").stdout
+    with ScriptedServer(["Yes."]) as server:
+        pal.use(server)
+        assert pal("run", "hi").returncode == 0
+    assert "task" not in [each["function"]["name"] for each in server.requests[0].tools]
+
+
+def test_a_folder_of_subagents_that_is_not_there_is_said_before_a_model_starts(pal):
+    done = pal("run", "--subagents-from", "nowhere", "hi")
+    assert (done.returncode, done.stderr) == (2, "pal: error: --subagents-from=nowhere is not a folder.\n")

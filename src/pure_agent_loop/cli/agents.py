@@ -11,6 +11,7 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.text import counted
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
@@ -82,8 +83,8 @@ def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
 
 
 def _row(record: TaskRecord) -> str:
-    what = f"{record.id:<24} {record.state:<18} {_moment(record.created)}  {record.calls} calls"
-    return f"{what}  {record.tokens} tokens\n    {one_line(record.prompt, 100)}\n"
+    what = f"{record.id:<24} {record.state:<18} {_moment(record.created)}  {counted(record.calls, 'call')}"
+    return f"{what}  {counted(record.tokens, 'token')}\n    {one_line(record.prompt, 100)}\n"
 
 
 def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:

@@ -149,6 +149,19 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         metavar="LIST",
         help="all (the default), read (only to look at files), none, or names: read_file,edit_file,shell",
     )
+    group.add_argument(
+        "--subagents",
+        action="store_true",
+        help="the model may give tasks to others: 'explore', 'verify', and those in the folder 'agents' of "
+        "the data folder",
+    )
+    group.add_argument(
+        "--subagents-from",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="also to those that the Markdown files of this folder define; repeatable",
+    )
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
     group.add_argument(
         "--mode",

@@ -55,9 +55,10 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
         task = read_task(options.task, output.say, needed=False) or None
     else:
         task = read_task(options.task, output.say)
+    found = make_toolset(options, workspace, output)  # what is wrong with it is said before a model starts
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
+    toolset = found.for_model(is_tiny=choice.is_tiny)
     questions = Questions.at_terminal(output)
-    toolset = make_toolset(options, workspace, output, is_tiny=choice.is_tiny)
     agent = _agent(options, choice, workspace, questions, toolset)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
@@ -91,6 +92,7 @@ def _agent(
         tools=toolset.tools,
         audit=toolset.audit,
         snapshots=toolset.snapshots,
+        subagents=toolset.subagents,
         name="pal run",
         limits=LoopLimits(max_turns=options.max_steps),
         thinking_level=options.thinking,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.output import Output
@@ -18,6 +19,9 @@ from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_tools, workspace_tools
+
+if TYPE_CHECKING:
+    from pure_agent_loop.subagents import SubagentManager
 
 NOTES_TITLE = "Notes of the project and its people:"
 
@@ -31,42 +35,56 @@ class Toolset:
         shell: What runs its commands; None if it has no shell.
         audit: Writes down each call.
         snapshots: Knows what each step changed.
+        subagents: Others that the model can give tasks to.
+        extras: Names of tools that would only confuse a tiny model.
     """
 
     tools: list[Tool] = field(default_factory=list)
     shell: Shell | None = None
     audit: AuditLog | None = None
     snapshots: WorkspaceSnapshots | None = None
+    subagents: SubagentManager | None = None
+    extras: frozenset[str] = frozenset()
+
+    def for_model(self, *, is_tiny: bool) -> Toolset:
+        """The same without what would be too much for a model.
+
+        Args:
+            is_tiny: The model can only use a few tools.
+        """
+        kept = [tool for tool in self.tools if tool.name not in self.extras]
+        return replace(self, tools=kept) if is_tiny else self
 
 
-def make_toolset(options: argparse.Namespace, workspace: Path, output: Output, *, is_tiny: bool) -> Toolset:
+def make_toolset(options: argparse.Namespace, workspace: Path, output: Output) -> Toolset:
     """The tools that the options ask for.
 
     Args:
         options: The parsed command line.
         workspace: The folder they work in.
         output: Where to say what cannot be had.
-        is_tiny: The model is too small for more than a few tools.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
     """
     if options.no_tools or options.tools == "none":
         return Toolset()
+    subagents = _subagents(options, workspace)
     if options.tools == "read":
-        return Toolset(starter_tools(workspace), audit=_audit(options, None))
+        return Toolset(starter_tools(workspace), audit=_audit(options, None), subagents=subagents)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
     shell = _shell(options, workspace) if wants_shell else None
     tools = [*workspace_tools(workspace, shell=False), calculator, Fetch().tool()]
     tools += [shell.tool()] if shell else []
-    if not is_tiny:  # more tools would confuse a tiny model
-        tools += [*TodoList().tools(), *_skills(workspace, output)]
+    extras = [*TodoList().tools(), *_skills(workspace, output)]
+    tools += extras
     if names is not None:
-        tools = _chosen(names, tools)
+        tools, extras = _chosen(names, tools), []
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
-    return Toolset(tools, shell, _audit(options, shell), snapshots)
+    left_out = frozenset(tool.name for tool in extras)
+    return Toolset(tools, shell, _audit(options, shell), snapshots, subagents, left_out)
 
 
 def _names(given: str) -> list[str]:
@@ -82,6 +100,28 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
             f"Use all, read, none, or some of: {', '.join(dict.fromkeys([*known, 'shell']))}."
         )
     return [known[name] for name in names]
+
+
+def _subagents(options: argparse.Namespace, workspace: Path) -> SubagentManager | None:
+    """Those of the user, and those of the folders that the user named: a project's own are not asked for."""
+    if not options.subagents and not options.subagents_from:
+        return None
+    from pure_agent_loop.subagents import EXPLORE, VERIFY, SubagentManager, load_definitions
+
+    folders = [data_folder() / "agents", *map(Path, options.subagents_from)]
+    for folder in folders[1:]:
+        if not folder.expanduser().is_dir():
+            raise ConfigError(f"--subagents-from={folder} is not a folder.")
+    # A later one of the same name takes the place of an earlier one.
+    found = {each.name: each for each in (EXPLORE, VERIFY)}
+    found |= {each.name: each for folder in folders for each in load_definitions(folder)}
+    shell_options = {
+        "sandbox": options.sandbox,
+        "network": options.network,
+        "unsandboxed": options.unsandboxed_shell,
+    }
+    tools_for = partial(workspace_tools, **shell_options)
+    return SubagentManager(found.values(), workspace=workspace, tools_for=tools_for)
 
 
 def _shell(options: argparse.Namespace, workspace: Path) -> Shell:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.text import counted
 
 _TITLE = "Session"
 _BACKTICKS = re.compile("`+")
@@ -106,11 +107,6 @@ def about(story: Story, records: Sequence[Record]) -> str:
     if story.model:
         parts.append(one_line(story.model, 80))
     return ", ".join(parts)
-
-
-def counted(number: int, word: str) -> str:
-    """Such as ``1 step`` or ``2 steps``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def moment(seconds: float) -> str:
