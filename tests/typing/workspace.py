@@ -6,6 +6,7 @@ from pure_agent_loop import (
     Agent,
     AgentLoop,
     ContextBuilder,
+    Inbox,
     MemoryStore,
     Permission,
     PersonaConfig,
@@ -20,7 +21,15 @@ from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager
 from pure_agent_loop.testing import ScriptedLLM
-from pure_agent_loop.toolbox import Fetch, Shell, ShellPolicy, TodoList, ask_user_tool, workspace_tools
+from pure_agent_loop.toolbox import (
+    Fetch,
+    Limits,
+    Shell,
+    ShellPolicy,
+    TodoList,
+    ask_user_tool,
+    workspace_tools,
+)
 
 
 def judge(args: dict[str, object], context: JudgeContext) -> Permission | None:
@@ -39,7 +48,7 @@ def deploy(target: str) -> str:
 def an_agent() -> Agent:
     policy = ShellPolicy(allow=["npm test"], deny=["rm *"], root="/project")
     behavior: str = policy.judge("ls").behavior
-    shell = Shell(".", policy=policy, sandbox="auto", network=False, unsandboxed=False)
+    shell = Shell(".", policy=policy, sandbox="auto", network=False, limits=Limits(memory=10**9))
     tools: list[Tool] = [
         *workspace_tools(".", shell=False),
         shell.tool(),
@@ -76,4 +85,8 @@ def durable(agent: Agent) -> str:
             Schedule("daily", "worker", "Sum up.", cron="0 9 * * *", deliver=to_file("a.md"))
         )
         first: str = engine.submit("worker", "go").run_id
-    return first + submit(agent, "go").status()
+        inbox = Inbox()
+        run = agent.prepare("hi", session_id="chat", sessions=engine.sessions, inbox=inbox)
+        engine.bring_notices("chat", inbox, run.prompts)
+        second: str = run.wait_sync().content
+    return first + second + submit(agent, "go").status()
