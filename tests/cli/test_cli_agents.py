@@ -92,3 +92,5 @@ def test_the_model_gives_tasks_to_others_where_the_user_said_so(pal):
 def test_a_folder_of_subagents_that_is_not_there_is_said_before_a_model_starts(pal):
     done = pal("run", "--subagents-from", "nowhere", "hi")
     assert (done.returncode, done.stderr) == (2, "pal: error: --subagents-from=nowhere is not a folder.\n")
+    toolless = pal("run", "--subagents", "--no-tools", "hi")
+    assert (toolless.returncode, "Leave out --no-tools" in toolless.stderr) == (2, True)

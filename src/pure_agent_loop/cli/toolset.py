@@ -68,15 +68,17 @@ def make_toolset(options: argparse.Namespace, workspace: Path, output: Output) -
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
     """
     if options.no_tools or options.tools == "none":
+        if options.subagents or options.subagents_from:
+            raise ConfigError("--subagents are given tasks by a tool. Leave out --no-tools and --tools none.")
         return Toolset()
     subagents = _subagents(options, workspace)
     if options.tools == "read":
         return Toolset(starter_tools(workspace), audit=_audit(options, None), subagents=subagents)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
-    shell = _shell(options, workspace) if wants_shell else None
-    tools = [*workspace_tools(workspace, shell=False), calculator, Fetch().tool()]
-    tools += [shell.tool()] if shell else []
+    shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
+    commands = [shell.tool()] if shell else []
+    tools = [*workspace_tools(workspace, shell=False), calculator, *commands, Fetch().tool()]
     extras = [*TodoList().tools(), *_skills(workspace, output)]
     tools += extras
     if names is not None:
@@ -115,18 +117,16 @@ def _subagents(options: argparse.Namespace, workspace: Path) -> SubagentManager 
     # A later one of the same name takes the place of an earlier one.
     found = {each.name: each for each in (EXPLORE, VERIFY)}
     found |= {each.name: each for folder in folders for each in load_definitions(folder)}
-    shell_options = {
+    tools_for = partial(workspace_tools, **_shell_options(options))
+    return SubagentManager(found.values(), workspace=workspace, tools_for=tools_for)
+
+
+def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
+    return {
         "sandbox": options.sandbox,
         "network": options.network,
         "unsandboxed": options.unsandboxed_shell,
     }
-    tools_for = partial(workspace_tools, **shell_options)
-    return SubagentManager(found.values(), workspace=workspace, tools_for=tools_for)
-
-
-def _shell(options: argparse.Namespace, workspace: Path) -> Shell:
-    sandbox, network, unsandboxed = options.sandbox, options.network, options.unsandboxed_shell
-    return Shell(workspace, sandbox=sandbox, network=network, unsandboxed=unsandboxed)
 
 
 def _skills(workspace: Path, output: Output) -> list[Tool]:
