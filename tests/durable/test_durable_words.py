@@ -141,3 +141,9 @@ def test_agents_that_cannot_be_had(fleet, agents, words):
     done = fleet.pal("worker", "--agents", agents)
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     assert "should not have happened" not in done.stderr
+
+
+def test_a_schedule_without_its_agent_is_refused_with_the_names_there_are(working):
+    done = working.pal("schedule", "add", "nobodys", "--every", "1d", "--prompt", "put 68")
+    assert done.returncode == 2
+    assert "There is no agent 'default'. There are: careful, other, worker." in done.stderr

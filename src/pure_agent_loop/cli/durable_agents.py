@@ -1,4 +1,4 @@
-"""The agents of a worker: from a module of the user, or the one that ``pal run`` would use."""
+"""The agents of a worker: from a module of the user, or one that looks into the working folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
     """The agents by name.
 
     Args:
-        where: ``module:attribute``; None for the agent that ``pal run`` uses, on the working folder.
+        where: ``module:attribute``; None for one with the model of ``pal run`` that reads the working folder.
         output: Told which model is used.
 
     Raises:

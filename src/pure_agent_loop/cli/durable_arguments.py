@@ -35,7 +35,7 @@ def add_durable(commands: Any) -> None:
         "--agents",
         metavar="MODULE:NAME",
         help="an agent, a dict of agents by name, or a function that makes one of them; "
-        "without it there is the agent 'default', which is what 'pal run' uses",
+        "without it there is the agent 'default', with the model of 'pal run' and tools that only read",
     )
     worker.add_argument(
         "--concurrency",

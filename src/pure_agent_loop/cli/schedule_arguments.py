@@ -9,8 +9,8 @@ _EPILOG = """\
 Workers run what is due (pal worker). Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 examples:
-  pal schedule add news --cron "0 9 * * 1-5" --tz Europe/Oslo --prompt "What is new?" --to-file news.md
-  pal schedule add beat --every 30m --prompt-file HEARTBEAT.md --to-command "mail -s Note me"
+  pal schedule add news --cron "0 9 * * 1-5" --tz local --agent helper --prompt "News?" --to-file news.md
+  pal schedule add beat --every 30m --agent helper --prompt-file HEARTBEAT.md --to-command "mail -s Note me"
   pal schedule list
   pal schedule pause news
 """
