@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -15,12 +16,16 @@ PATIENCE = 60
 
 
 def until_said(process, wanted):
-    """Read what a process says, up to a line with these words in it."""
-    said = ""
-    while wanted not in said:
-        line = process.stderr.readline()
-        assert line, f"{wanted!r} was not said: {said}"
-        said += line
+    """Read what a process says, up to a line with these words in it. One that is silent is ended."""
+    said, patience = "", threading.Timer(PATIENCE, process.kill)
+    patience.start()
+    try:
+        while wanted not in said:
+            line = process.stderr.readline()
+            assert line, f"{wanted!r} was not said: {said}"
+            said += line
+    finally:
+        patience.cancel()
     return said
 
 
@@ -43,6 +48,9 @@ def test_a_worker_says_what_came_of_a_run(fleet):
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "put 1")
     until_said(worker, f"The run {run.run_id}: completed.")
+    failed = fleet.engine.submit("worker", "what?").result(PATIENCE)
+    until_said(worker, f"The run {failed.run_id}: error. {failed.error}")
+    assert f"    worker: what?\n    {failed.error[:40]}" in fleet.pal("tasks").stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")

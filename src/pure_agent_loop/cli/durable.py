@@ -150,6 +150,7 @@ def _row(info: TaskInfo, columns: int, database: str | None, width: int) -> str:
     lines = [
         f"{info.run_id:<{columns}}  {moment(info.updated)}  {info.status}",
         f"    {one_line(f'{info.agent}: {info.task}', width - 4)}",
+        *([f"    {one_line(info.error, width - 4)}"] if info.error else []),
         *(f"    {each}" for each in _questions(info, database)),
     ]
     return "\n".join(lines) + "\n"

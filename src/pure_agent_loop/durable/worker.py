@@ -195,7 +195,8 @@ class Worker:
                 if is_newest:
                     del self._attempts[run_id]
             if found is not None:
-                LOG.info("The run %s: %s.", run_id, found["stop_reason"])
+                why = f" {found['error']}" if found["error"] else ""
+                LOG.info("The run %s: %s.%s", run_id, found["stop_reason"], why)
                 return found
             if attempt.guard.is_draining:
                 await self._park()
