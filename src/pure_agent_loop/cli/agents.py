@@ -74,7 +74,7 @@ def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     if options.json:
         _write_json({"tasks": [record.to_dict() for record in found]}, output)
         return DONE
-    output.result("".join(_row(record) for record in found[:DEFAULT_LISTED]))
+    output.result("".join(_row(record, output.width) for record in found[:DEFAULT_LISTED]))
     if len(found) > DEFAULT_LISTED:
         output.say(f"{len(found) - DEFAULT_LISTED} more: pal agents list --json shows all")
     if not found:
@@ -82,9 +82,12 @@ def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     return DONE
 
 
-def _row(record: TaskRecord) -> str:
-    what = f"{record.id:<24} {record.state:<18} {_moment(record.created)}  {counted(record.calls, 'call')}"
-    return f"{what}  {counted(record.tokens, 'token')}\n    {one_line(record.prompt, 100)}\n"
+def _row(record: TaskRecord, width: int) -> str:
+    from pure_agent_loop.sessions.export import moment
+
+    what = f"{record.id:<24}  {moment(record.created)}  {record.state:<18}"
+    used = f"{counted(record.calls, 'call')}  {counted(record.tokens, 'token')}"
+    return f"{what}  {used}\n    {one_line(record.prompt, width - 4)}\n"
 
 
 def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
@@ -126,7 +129,7 @@ def _existing(task_id: str, store: TaskStore) -> TaskRecord:
 
 def _moment(seconds: float) -> str:
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else ""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else ""
     except (ValueError, OverflowError, OSError):
         return "?"
 

@@ -1,4 +1,4 @@
-"""The agents of a worker: from a module of the user, or the one that ``pal run`` would use."""
+"""The agents of a worker: from a module of the user, or one that looks into the working folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
     """The agents by name.
 
     Args:
-        where: ``module:attribute``; None for the agent that ``pal run`` uses, on the working folder.
+        where: ``module:attribute``; None for one with the model of ``pal run`` that reads the working folder.
         output: Told which model is used.
 
     Raises:
@@ -34,9 +34,7 @@ def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
     """
     if where is None:
         return {DEFAULT_NAME: _default(output)}
-    found = _attribute(where)
-    if callable(found) and not isinstance(found, Agent):
-        found = found()
+    found = _loaded(where)
     if isinstance(found, Agent):
         return {DEFAULT_NAME: found}
     if isinstance(found, Mapping) and found and all(isinstance(each, Agent) for each in found.values()):
@@ -54,17 +52,22 @@ def _default(output: Output) -> Agent:
     )
 
 
-def _attribute(where: str) -> Any:
+def _loaded(where: str) -> Any:
     module, _, name = where.partition(":")
     if not module or not name:
         raise ConfigError(f"--agents={where} must be MODULE:NAME, such as my_agents:agents.")
+    if module.endswith(".py") or set(module) & set("/\\"):
+        raise ConfigError(
+            f"--agents={where} names a file. Name a module, as in an import: my_agents:agents is 'agents' "
+            "of ./my_agents.py."
+        )
     if str(Path.cwd()) not in sys.path:  # as `python -m` does
         sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:
+        return found() if callable(found) and not isinstance(found, Agent) else found
+    except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {safe_str(error)}"
         raise ConfigError(f"--agents={where} cannot be loaded. {words}") from error
-    return found

@@ -13,9 +13,10 @@ MOST_SECONDS = 86_400
 
 _EPILOG = """\
 Durable runs go on after the death of a process. They need the extra [durable].
+Exit codes: 0 done, 1 failed or no such run, 2 wrong usage; of 'submit --wait' those of 'pal run'.
 
 examples:
-  pal worker --agents my_agents:agents &
+  pal worker --agents my_agents:agents    # 'agents' in ./my_agents.py; in a terminal of its own
   pal submit --agent helper --wait "Which files are in the docs folder?"
   pal tasks --status waiting_permission
   pal answer RUN_ID CALL_ID allow
@@ -34,7 +35,7 @@ def add_durable(commands: Any) -> None:
         "--agents",
         metavar="MODULE:NAME",
         help="an agent, a dict of agents by name, or a function that makes one of them; "
-        "without it there is the agent 'default', which is what 'pal run' uses",
+        "without it there is the agent 'default', with the model of 'pal run' and tools that only read",
     )
     worker.add_argument(
         "--concurrency",
@@ -67,13 +68,20 @@ def add_durable(commands: Any) -> None:
     submit = _command(commands, "submit", "submit a durable run")
     submit.add_argument("task", nargs="*", help="what to do; text piped in is its context")
     submit.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
-    submit.add_argument("--id", dest="run_id", metavar="ID", help="submitting the same id again does nothing")
+    submit.add_argument(
+        "--id", dest="run_id", metavar="ID", help="of the run; submitting the same id again does nothing"
+    )
+    submit.add_argument(
+        "--session", metavar="ID", help="go on in this session; without it the run has one of its own"
+    )
     submit.add_argument("--priority", type=positive, metavar="N", help="from 1 on; lower goes first")
     submit.add_argument("--wait", action="store_true", help="wait for the answer and print it")
     tasks = _command(commands, "tasks", "the durable runs, the newest first")
     tasks.add_argument("--status", choices=TASK_STATES, metavar="STATUS", help=", ".join(TASK_STATES))
     tasks.add_argument("--agent", metavar="NAME", help="only those of this agent")
-    tasks.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many")
+    tasks.add_argument(
+        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
+    )
     tasks.add_argument("--json", action="store_true", help="print one JSON object")
     _run(_command(commands, "cancel", "cancel a durable run"))
     answer = _run(_command(commands, "answer", "answer a question of a durable run"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from typing import TextIO
 
@@ -11,6 +12,7 @@ from pure_agent_loop.terminal import is_terminal, safe_text, wants_colour
 
 PREFIX = "pal: "
 DIM, RED = "2", "31"
+WIDTH, MOST_WIDTH = 80, 110  # where no terminal says another one; of a wide terminal
 
 
 class ResultLostError(Exception):
@@ -91,6 +93,13 @@ class Output:
         """Write what went wrong on standard error, cleaned, on lines of its own."""
         self.end_line()
         self.progress(f"{PREFIX}{self._style(RED, 'error:')} {safe_text(message)}\n")
+
+    @property
+    def width(self) -> int:
+        """How many columns a line of a result should have at most."""
+        if not self.out_is_terminal:
+            return WIDTH
+        return min(shutil.get_terminal_size((WIDTH, 24)).columns, MOST_WIDTH)
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:

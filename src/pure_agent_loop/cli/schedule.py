@@ -11,6 +11,7 @@ from typing import Any
 
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.which_session import at_database
 from pure_agent_loop.durable import (
     Delivery,
     Engine,
@@ -27,7 +28,6 @@ from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
-WIDTH = 100
 SHOWN_RUNS = 10
 
 
@@ -43,21 +43,21 @@ def schedule(options: argparse.Namespace, output: Output) -> int:
         ResultLostError: Standard output takes nothing more.
     """
     with closing(Engine(options.database)) as engine:
-        found, text, said = _ACTIONS[options.action](options, engine.schedules)
+        found, text, said = _ACTIONS[options.action](options, engine.schedules, output.width)
         shown = engine.database.shown
     if options.json:
         output.result(json.dumps({"schema_version": SCHEMA_VERSION, **found}, allow_nan=False) + "\n")
         return DONE
     output.result(text)
     if said:
-        output.say(said.format(database=shown))
+        output.say(said.replace("{database}", shown))
     return DONE
 
 
 _Done = tuple[dict[str, Any], str, str]  # as JSON, as text, and what is said beside it
 
 
-def _add(options: argparse.Namespace, schedules: Schedules) -> _Done:
+def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     made = Schedule(
         options.name,
         options.agent,
@@ -89,37 +89,41 @@ def _delivery(options: argparse.Namespace) -> Delivery | None:
     return to_command(argv, options.timeout)
 
 
-def _list(options: argparse.Namespace, schedules: Schedules) -> _Done:  # noqa: ARG001 - one of several
+def _list(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:  # noqa: ARG001 - one of several
     found = schedules.list()
     said = "" if found else "there are no schedules in {database}"
-    return {"schedules": [_plain(each) for each in found]}, "".join(map(_row, found)), said
+    return {"schedules": [_plain(each) for each in found]}, "".join(_row(each, width) for each in found), said
 
 
-def _show(options: argparse.Namespace, schedules: Schedules) -> _Done:
+def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:
     info, runs = schedules.get(options.name), schedules.runs(options.name, SHOWN_RUNS)
-    fields = {**_plain(info), "next": _next(info), "deliver": info.schedule.deliver}
+    fields = {**_plain(info), "every": _every(info), "next": _due(info), "deliver": info.schedule.deliver}
     del fields["last"], fields["enabled"]
-    lines = [f"{name:<12} {one_line(str(value), WIDTH)}\n" for name, value in fields.items() if value]
+    lines = [f"{name:<12} {one_line(str(value), width - 13)}\n" for name, value in fields.items() if value]
     found = {"schedule": _plain(info), "runs": [asdict(each) for each in runs]}
-    return found, "".join([*lines, *map(_run_row, runs)]), ""
+    return found, "".join([*lines, *(_run_row(each, width) for each in runs)]), ""
 
 
-def _remove(options: argparse.Namespace, schedules: Schedules) -> _Done:
+def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     schedules.remove(options.name)
     return {"removed": options.name}, "", f"{options.name} is removed"
 
 
-def _pause(options: argparse.Namespace, schedules: Schedules) -> _Done:
+def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     return _said(schedules.pause(options.name))
 
 
-def _resume(options: argparse.Namespace, schedules: Schedules) -> _Done:
+def _resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     return _said(schedules.resume(options.name))
 
 
-def _run(options: argparse.Namespace, schedules: Schedules) -> _Done:
-    run_id = schedules.run_now(options.name)
-    return {"run_id": run_id}, f"{run_id}\n", f"a worker takes it up soon; to see it: pal logs -f {run_id}"
+def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
+    run_id, there = schedules.run_now(options.name), at_database(options.database)
+    return (
+        {"run_id": run_id},
+        f"{run_id}\n",
+        f"a worker takes it up soon; to see it: pal logs -f {run_id}{there}",
+    )
 
 
 def _said(info: ScheduleInfo) -> _Done:
@@ -132,22 +136,34 @@ def _plain(info: ScheduleInfo) -> dict[str, Any]:
 
 
 def _next(info: ScheduleInfo) -> str:
-    return "paused" if info.next is None else f"next at {info.schedule.shown_due(info.next)}"
+    return "paused" if info.next is None else f"next at {_due(info)}"
 
 
-def _row(info: ScheduleInfo) -> str:
+def _due(info: ScheduleInfo) -> str:
+    return "paused" if info.next is None else info.schedule.shown_due(info.next)
+
+
+def _every(info: ScheduleInfo) -> str:
+    seconds = info.schedule.every
+    if seconds is None:
+        return ""
+    units = ((86_400, "d"), (3_600, "h"), (60, "m"))
+    return next((f"{seconds / size:g}{unit}" for size, unit in units if not seconds % size), f"{seconds:g}s")
+
+
+def _row(info: ScheduleInfo, width: int) -> str:
     one = info.schedule
-    when = one.cron if one.cron is not None else f"every {one.every:g} s"
-    last = "" if info.last is None else f"; last {info.last.state} {moment(info.last.changed)}"
+    when = one.cron if one.cron is not None else f"every {_every(info)}"
+    last = "" if info.last is None else f"; last {info.last.state} {moment(info.last.changed)} UTC"
     what = one.prompt or f"file {one.prompt_file}"
     where = "" if one.deliver is None else f" -> {one.deliver}"
-    head = f"{one.name:<20}  {when:<16}  {one.agent:<12}  {_next(info)}{last}"
-    return f"{head}\n    {one_line(f'{what}{where}', WIDTH - 4)}\n"
+    head = f"{one.name:<20}  {when:<16}  {one.agent}"
+    return f"{head}\n    {_next(info)}{last}\n    {one_line(f'{what}{where}', width - 4)}\n"
 
 
-def _run_row(firing: Firing) -> str:
+def _run_row(firing: Firing, width: int) -> str:
     head = f"{moment(firing.due)}  {firing.state:<11}  {firing.run_id}"
-    words = [one_line(safe_text(each), WIDTH - 4) for each in (firing.answer, firing.detail) if each]
+    words = [one_line(safe_text(each), width - 4) for each in (firing.answer, firing.detail) if each]
     return "\n".join([head, *(f"    {each}" for each in words)]) + "\n"
 
 

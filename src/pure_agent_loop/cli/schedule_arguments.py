@@ -9,8 +9,8 @@ _EPILOG = """\
 Workers run what is due (pal worker). Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 examples:
-  pal schedule add news --cron "0 9 * * 1-5" --tz Europe/Oslo --prompt "What is new?" --to-file news.md
-  pal schedule add beat --every 30m --prompt-file HEARTBEAT.md --to-command "mail -s Note me"
+  pal schedule add news --cron "0 9 * * 1-5" --tz local --agent helper --prompt "News?" --to-file news.md
+  pal schedule add beat --every 30m --agent helper --prompt-file HEARTBEAT.md --to-command "mail -s Note me"
   pal schedule list
   pal schedule pause news
 """
@@ -45,7 +45,10 @@ def add_schedule(commands: Any) -> None:
 
 
 def _action(actions: Any, name: str, meaning: str, *, named: bool) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(name, help=meaning, allow_abbrev=False)
+    description = f"{meaning[0].upper()}{meaning[1:]}."
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=meaning, description=description, allow_abbrev=False
+    )
     if named:
         action.add_argument("name", metavar="NAME", help="the schedule")
     action.add_argument(
@@ -82,8 +85,12 @@ def _add_options(add: argparse.ArgumentParser) -> None:
         default="skip",
         help="when the run before has not ended (default: skip)",
     )
-    add.add_argument("--session", metavar="ID", help="go on in this session each time, or in the 'same' one")
-    add.add_argument("--timeout", type=_seconds, default=60.0, metavar="TIME", help="of --to-command (60)")
+    add.add_argument(
+        "--session", metavar="ID", help="go on in this session each time; 'same': in one of its own"
+    )
+    add.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="TIME", help="of --to-command (default: 60)"
+    )
     add.add_argument("--paused", action="store_true", help="do not run it until 'resume'")
     add.add_argument("--replace", action="store_true", help="take the place of one of the same name")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.which_session import checked, existing, store_for, to_resume
+from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
 from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
@@ -26,8 +25,6 @@ from pure_agent_loop.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.text import counted
 
 SCHEMA_VERSION = 1
-WIDTH = 80  # where no terminal says another one
-MOST_WIDTH = 110
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
 MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
 
@@ -55,14 +52,15 @@ def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     if options.json:
         _write_json({"sessions": shown, "total": len(found)}, output)
         return DONE
-    width = _width(output)
+    width = output.width
     output.result("".join(_row(row, width) for row in shown))
     if len(found) > len(shown):
         output.say(f"{len(found) - len(shown)} more: pal sessions list -n {len(found)}")
     if len(every) > len(found):
         output.say(f"{len(every) - len(found)} more are of subagents: pal sessions list --all")
     if not found:
-        output.say('there are no sessions; begin one: pal run --session NAME "your task"')
+        there = at_database(options.database)
+        output.say(f'there are no sessions; begin one: pal run --session NAME{there} "your task"')
     return DONE
 
 
@@ -100,7 +98,7 @@ def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> i
         _write_json({"id": options.id, "problems": loaded.problems, "records": records}, output)
         return DONE
     story = read_story(loaded.records)
-    width = _width(output)
+    width = output.width
     parts = [_block("", f"Session {options.id}: {about(story, loaded.records)}", width, 1)]
     parts += [_entry(entry, width) for entry in story.entries]
     if story.entries and not story.stop_reason:
@@ -221,10 +219,6 @@ def _write_json(value: dict[str, Any], output: Output) -> None:
 
 def _size(number: int) -> str:
     return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
-
-
-def _width(output: Output) -> int:
-    return min(shutil.get_terminal_size((WIDTH, 24)).columns, MOST_WIDTH) if output.out_is_terminal else WIDTH
 
 
 _ACTIONS = {

@@ -14,7 +14,12 @@ MAX_INPUT_BYTES = 4_000_000
 
 
 def read_task(
-    words: Sequence[str], say: Callable[[str], None], stdin: TextIO | None = None, *, needed: bool = True
+    words: Sequence[str],
+    say: Callable[[str], None],
+    stdin: TextIO | None = None,
+    *,
+    needed: bool = True,
+    command: str = "run",
 ) -> str:
     """The whole task: the words say what to do, piped text is their context; without words it is the task.
 
@@ -23,6 +28,7 @@ def read_task(
         say: Told when reading may take long.
         stdin: Standard input; ``sys.stdin`` if None.
         needed: False if it may be empty; then no terminal is asked for it.
+        command: The one it is for.
 
     Raises:
         ConfigError: There is no task, or too much text.
@@ -33,7 +39,7 @@ def read_task(
     if instruction and piped:
         return f"{instruction}\n\n<stdin>\n{piped}\n</stdin>"
     if needed and not (instruction or piped):
-        raise ConfigError('There is no task. Give one: pal run "your question" (or pipe it in).')
+        raise ConfigError(f'There is no task. Give one: pal {command} "your question" (or pipe it in).')
     return instruction or piped
 
 

@@ -105,11 +105,20 @@ def store_for(database: str | None) -> Iterator[SessionStore]:
 
 def to_resume(session_id: str, database: str | None) -> str:
     """What has to be typed after ``pal run`` to go on in a session; no password is in it."""
+    return f"--resume {session_id}{at_database(database)}"
+
+
+def at_database(database: str | None) -> str:
+    """The option ``--database`` again, for a command that is proposed; no password is in it.
+
+    Args:
+        database: What was given; None if nothing was.
+    """
     if database is None:
-        return f"--resume {session_id}"
+        return ""
     from pure_agent_loop.durable.database import hidden
 
-    return f"--resume {session_id} --database {shlex.quote(hidden(database))}"
+    return f" --database {shlex.quote(hidden(database))}"
 
 
 def _open_engine(database: str | None) -> Engine | None:

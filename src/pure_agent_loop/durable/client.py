@@ -127,7 +127,7 @@ class Client:
         if not known:
             raise ConfigError(
                 f"No worker has used {self.database.shown} yet, so nobody knows the agent {agent!r}. Start "
-                "one first: pal worker --agents module:attribute"
+                f"one first: pal worker --agents MODULE:NAME --database {self.database.shown}"
             )
         raise ConfigError(f"There is no agent {agent!r}. There are: {', '.join(known)}.")
 

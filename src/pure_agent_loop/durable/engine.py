@@ -224,14 +224,28 @@ class Engine:
         self._stop = tell
         await worker.work(stop, lambda: None if ready is None else ready(worker))
 
-    def run_worker(self, ready: Callable[[Worker], None] | None = None) -> None:
-        """Work until SIGTERM or Ctrl-C; then end or hand back what is at work."""
+    def run_worker(
+        self,
+        ready: Callable[[Worker], None] | None = None,
+        stopping: Callable[[int], None] | None = None,
+    ) -> None:
+        """Work until SIGTERM or Ctrl-C; then end or hand back what is at work.
+
+        Args:
+            ready: Called when runs can be taken.
+            stopping: Called with the number of each such signal, before it is obeyed.
+        """
+
+        def asked(number: int) -> None:
+            if stopping is not None:
+                stopping(number)
+            self.stop()
 
         async def main() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 with contextlib.suppress(NotImplementedError, ValueError):  # not on Windows, or in a thread
-                    loop.add_signal_handler(number, self.stop)
+                    loop.add_signal_handler(number, asked, number)
             await self.work(ready)
 
         asyncio.run(main())

@@ -98,7 +98,7 @@ class Schedules:
         """
         known = self._client.agents()
         if known and schedule.agent not in known:
-            raise ConfigError(f"agent={schedule.agent!r}: there is none. There are: {', '.join(known)}.")
+            raise ConfigError(f"There is no agent {schedule.agent!r}. There are: {', '.join(known)}.")
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)
         ending = _REPLACE if replace else _KEEP

@@ -187,6 +187,7 @@ class Worker:
                 takeover=not self._client.database.is_sqlite,
             )
             self._attempts[run_id] = attempt
+            LOG.info("The run %s: at work, agent %s.", run_id, name)
             try:
                 found = await attempt.work()
             finally:
@@ -194,6 +195,8 @@ class Worker:
                 if is_newest:
                     del self._attempts[run_id]
             if found is not None:
+                why = f" {found['error']}" if found["error"] else ""
+                LOG.info("The run %s: %s.%s", run_id, found["stop_reason"], why)
                 return found
             if attempt.guard.is_draining:
                 await self._park()
