@@ -81,10 +81,11 @@ class Fleet:
         }
 
     def begin(
-        self, *words: str, agents: str = "tests.durable.durable_agents:agents"
+        self, *words: str, agents: str | None = "tests.durable.durable_agents:agents"
     ) -> subprocess.Popen[str]:
         """A worker, which has not said yet that it is ready."""
-        command = [sys.executable, "-m", "pure_agent_loop", "worker", "--agents", agents, *words]
+        which = [] if agents is None else ["--agents", agents]
+        command = [sys.executable, "-m", "pure_agent_loop", "worker", *which, *words]
         worker = subprocess.Popen(
             command, env=self.environment, cwd=self.folder, stderr=subprocess.PIPE, text=True
         )

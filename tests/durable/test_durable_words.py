@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from pure_agent_loop.testing import ScriptedServer, call
+
 PATIENCE = 60
 
 
@@ -155,3 +157,14 @@ def test_a_schedule_without_its_agent_is_refused_with_the_names_there_are(workin
     done = working.pal("schedule", "add", "nobodys", "--every", "1d", "--prompt", "put 68")
     assert done.returncode == 2
     assert "There is no agent 'default'. There are: careful, other, worker." in done.stderr
+
+
+def test_without_agents_there_is_one_that_looks_and_is_written_down(fleet, monkeypatch):
+    with ScriptedServer([call("list_dir", path="."), "Nothing here."]) as server:
+        monkeypatch.setenv("PAL_BASE_URL", server.base_url)
+        monkeypatch.setenv("PAL_MODEL", "scripted")
+        until_said(fleet.begin(agents=None), "queues")
+        run = fleet.engine.submit("default", "look around").result(PATIENCE)
+    assert run.content == "Nothing here."
+    (entry,) = fleet.pal_json("audit", "list")["calls"]
+    assert (entry["tool"], entry["session"]) == ("list_dir", run.session_id)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import Output
@@ -48,7 +49,10 @@ def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
 def _default(output: Output) -> Agent:
     choice = choose(None, None, "off", os.environ, output)
     return Agent(
-        llm=choice.client, tools=starter_tools(Path.cwd()), limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS)
+        llm=choice.client,
+        tools=starter_tools(Path.cwd()),
+        limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS),
+        audit=AuditLog(),
     )
 
 
