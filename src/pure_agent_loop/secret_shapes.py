@@ -58,7 +58,8 @@ _PEM = re.compile(
 )
 # What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
 _PLACEHOLDER = (
-    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|pass(?:word|wd|phrase)?|%\(\w{1,60}\)s|\*{1,60})@"
+    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s"
+    r"|\*{1,60}|pass(?:word|wd|phrase)?)@"
     r"|[0-9]{1,5}[?#]"
 )
 _USERINFO = re.compile(rf"(://[^/\s:@\"']{{0,100}}:)(?!{_PLACEHOLDER})([^/\s@\"'\[]{{1,200}})@")

@@ -72,6 +72,10 @@ class TestGlob:
         pattern = PathPattern("**/a*a*a*a*a*a*a*a*b/" * 20 + "x")
         assert not pattern.matches(["a" * 200] * 60)
 
+    def test_time_that_is_over(self, root: Path) -> None:
+        result = SearchTools(Workspace(root), seconds=0.0).glob("**/*")
+        assert result.endswith("[stopped after 0 seconds: use a simpler pattern or a narrower path]")
+
     def test_links_are_named_and_not_followed(self, root: Path) -> None:
         (root / "src" / "out").symlink_to("../..")
         (root / "src" / "round").symlink_to(".")
