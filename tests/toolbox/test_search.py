@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pure_agent_loop.toolbox import SearchTools, Workspace, WorkspaceError
+from pure_agent_loop.toolbox.files import line_matcher
 from pure_agent_loop.toolbox.files.matching import find_ripgrep
 from pure_agent_loop.toolbox.files.patterns import PathPattern
 
@@ -176,6 +179,21 @@ class TestGrep:
         (root / "a.txt").write_text("a" * 60 + "b\n")
         tools = SearchTools(Workspace(root), seconds=0.5, use_ripgrep=False)
         assert "[stopped after 0.5 seconds: use a simpler pattern" in tools.grep("(a+)+$")
+
+    def test_a_search_that_fails_is_not_one_that_finds_nothing(self) -> None:
+        # A line that needs more memory than there is.
+        limited = (
+            "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (300_000_000,) * 2); "
+            "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        )
+        pattern = rb"(?:(a)|(b))*\Z".hex()
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", limited, line_matcher.__file__, pattern, "0", "0"],
+            input=b"ab" * 4_000_000,
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (3, b"MemoryError()")
 
     def test_a_ripgrep_in_the_workspace_is_not_run(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for place, trusted in ((root, False), (root.parent, False)):  # the second is none
