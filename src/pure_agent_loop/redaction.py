@@ -8,6 +8,7 @@ five-letter pieces, so that text without secrets costs next to nothing.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import re
@@ -25,13 +26,17 @@ _PIECE = 5  # letters; every secret of n letters holds one that begins at a mult
 _TAIL = 4
 
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SIGNATURE", re.I
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
+    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is no secret
+    re.I,
 )
-_PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE", re.I)
+_PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
+_SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
 _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
+_GO_ESCAPES = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e"})
 T = TypeVar("T")
 
 
@@ -301,7 +306,9 @@ def _given(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
 
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    for name, value in env.items():
+    for name, written in env.items():
+        # As it is used: files end with a line, and some programs leave the quotes of a settings file.
+        value = _SCHEME.sub("", written.strip().strip("\"'"))
         if _URL.match(value):
             yield from ((name, each) for each in secrets_of_url(value).values())
         elif _SECRET_NAME.search(name) and not _PATH.match(value):
@@ -320,7 +327,10 @@ def _forms(value: str) -> Iterable[str]:
     quoted = urllib.parse.quote(value, safe="")
     small = re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)
     forms = {value, quoted, small, urllib.parse.quote(value), urllib.parse.quote_plus(value)}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    escaped = json.dumps(value)[1:-1]
+    forms |= {escaped, json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value)}
+    # PHP escapes slashes, Go what means something in HTML.
+    forms |= {escaped.replace("/", "\\/"), escaped.translate(_GO_ESCAPES)}
     data = value.encode("utf-8", "replace")
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")

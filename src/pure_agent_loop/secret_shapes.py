@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from math import log2
 
 _ENTROPY_BITS = 3.0
@@ -11,7 +10,8 @@ _MIN_DISTINCT = 8
 
 # What a key begins with, and what must follow. Each prefix is looked for first, which costs next to nothing.
 _PREFIXED = {
-    "sk-": r"[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic (sk-ant-), OpenRouter and others
+    # OpenAI, Anthropic (sk-ant-), OpenRouter and others; without a digit it is a name, as in style sheets.
+    "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",
     "ghp_": r"[A-Za-z0-9]{30,}",
     "gho_": r"[A-Za-z0-9]{30,}",
     "ghu_": r"[A-Za-z0-9]{30,}",
@@ -35,16 +35,34 @@ _PREFIXED = {
     "sk_live_": r"[A-Za-z0-9]{16,}",
     "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
 }
-_PATTERNS = [
-    (prefix, re.compile(rf"{re.escape(prefix)}(?<![A-Za-z0-9_-]{re.escape(prefix)}){rest}"))
-    for prefix, rest in _PREFIXED.items()
+# A key does not begin within a word, but behind an escape of JSON, of an address or of a terminal it may.
+_BEFORE = [
+    r"(?<![A-Za-z0-9_-]{0})",
+    r"(?<=\\[nrtbf]{0})",
+    r"(?<=\\u[0-9A-Fa-f]{{4}}{0})",
+    r"(?<=%[0-9A-Fa-f]{{2}}{0})",
+    r"(?<=[0-9\[]m{0})",
 ]
+
+
+def _pattern(prefix: str, rest: str) -> re.Pattern[str]:
+    plain = re.escape(prefix)
+    return re.compile(f"{plain}(?:{'|'.join(_BEFORE).format(plain)}){rest}")
+
+
+_PATTERNS = [(prefix, _pattern(prefix, rest)) for prefix, rest in _PREFIXED.items()]
 _PEM_LETTER = r"[A-Za-z0-9+/=\s\\:,-]"
 _PEM = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
     rf"{_PEM_LETTER}*?(?:-----END [A-Z ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----|(?!{_PEM_LETTER}))"
 )
-_USERINFO = re.compile(r"(://[^/\s:@\"']{0,100}:)([^/\s@\"'\[]{1,200})@")
+# What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
+_PLACEHOLDER = (
+    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s"
+    r"|\*{1,60}|pass(?:word|wd|phrase)?)@"
+    r"|[0-9]{1,5}[?#]"
+)
+_USERINFO = re.compile(rf"(://[^/\s:@\"']{{0,100}}:)(?!{_PLACEHOLDER})([^/\s@\"'\[]{{1,200}})@")
 
 _GAP = r"[\w-]{0,30}[\"']?\s{0,5}(?:=>|:=|[:=])\s{0,5}[\"']?"
 _ASSIGNED = re.compile(_GAP + r"([^\s\"'<>,;&(){}\[\]`]{16,400})")
@@ -66,6 +84,12 @@ _WORDS: dict[str, re.Pattern[str]] = {
     "authorization": _AUTHORISED,
     "bearer": _BEARER,
 }
+_PASSWORDS = ("password", "passwd")
+_TOKENIZER = re.compile(r"i[sz]", re.I)  # what follows "token" in tokenizer, tokenise, ...
+_CALLED, _PATH = re.compile(r"[A-Za-z_][\w.:]*"), re.compile(r"[a-z_]\w*(?:\.\w+)+")
+_PLAIN = re.compile(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
+_PARTS = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
+_VOWEL, _NO_WORD = re.compile("[aeiouy]", re.I), re.compile("[^aeiouy]{5}", re.I)
 _DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")
 _NO_SECRET = re.compile(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
 
@@ -96,17 +120,50 @@ def remove_shapes(text: str, mark: str) -> str:
 
 def _assigned(text: str, lowered: str, word: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    is_secret: Callable[[str], bool] = looks_random if pattern is not _AUTHORISED else _is_credential
     at = lowered.find(word)
     while at >= 0:
         end = at + len(word)
         match = pattern.match(text, end)
         if match:  # what was looked at is not looked at again, else this would take quadratic time
-            end = match.end()
-            if is_secret(match[1]) and not _NO_SECRET.search(text, max(0, at - 20), at):
+            named = not _NO_SECRET.search(text, max(0, at - 20), at)
+            is_tokenizer = word == "token" and _TOKENIZER.match(text, end)
+            if named and not is_tokenizer and _is_secret(match, word) and not _is_code(match):
                 found.append(match.span(1))
+            end = match.end()
         at = lowered.find(word, end)
     return found
+
+
+def _is_secret(match: re.Match[str], word: str) -> bool:
+    value = match[1]
+    if match.re is _AUTHORISED:
+        return not (_PLAIN.fullmatch(value) or (value.isalpha() and _has_words(value)))
+    return looks_random(value) and (word in _PASSWORDS or not _is_name(value))
+
+
+def _is_code(match: re.Match[str]) -> bool:
+    """True for what is called, indexed or looked up there: no quotes, and names in place of a value."""
+    text, value = match.string, match[1]
+    if text[match.start(1) - 1] in "\"'":
+        return False
+    if text[match.end(1) : match.end(1) + 1] in ("(", "["):
+        return _CALLED.fullmatch(value) is not None
+    return _PATH.fullmatch(value) is not None and _has_words(value)
+
+
+def _is_name(value: str) -> bool:
+    """True for words put together, such as ``my-service-account-v2``."""
+    return sum(map(value.count, "._:-")) >= 2 and _has_words(value)
+
+
+def _has_words(value: str) -> bool:
+    """Whether most of it could be words. Of random letters and digits one in a hundred could."""
+    words = sum(
+        len(part)
+        for part in _PARTS.findall(value)
+        if len(part) > 2 and _VOWEL.search(part) and not _NO_WORD.search(part)
+    )
+    return words >= 0.6 * sum(map(str.isalnum, value))
 
 
 def _cut(text: str, spans: list[tuple[int, int]], mark: str) -> str:
@@ -116,10 +173,6 @@ def _cut(text: str, spans: list[tuple[int, int]], mark: str) -> str:
             out += [text[position:start], mark]
         position = max(position, end)
     return "".join([*out, text[position:]])
-
-
-def _is_credential(value: str) -> bool:
-    return not value.isalpha()
 
 
 def looks_random(value: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import urllib.parse
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.redaction import Redactor, redactor_for, shown_url
 
-VALUE = 'Zq7+/x"9-Lk&2 v_é'
+VALUE = 'Zq7+/x"9-Lk&<2 v_é'
 LETTERS = "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1xY2zA4bC5"
 
 
@@ -27,6 +28,9 @@ class TestExactValues:
             urllib.parse.quote_plus(VALUE),
             json.dumps(VALUE),
             json.dumps(VALUE, ensure_ascii=False),
+            json.dumps(VALUE).replace("/", "\\/"),
+            json.dumps(VALUE).replace("&", "\\u0026").replace("<", "\\u003c"),
+            html.escape(VALUE),
             *(base64.b64encode(b"user:pass"[:count] + VALUE.encode() + b"x").decode() for count in range(4)),
             base64.urlsafe_b64encode(VALUE.encode()).decode(),
         ],
@@ -53,12 +57,21 @@ class TestExactValues:
             ("DATABASE_URL", "postgres://app:q9w8e7r6t5@db/x", True),
             ("ANY", "https://h.example/?api_key=q9w8e7r6t5", True),
             ("TOKEN_URL", "https://login.example/oauth2/v1", False),
+            ("DB_PASS", "correcthorse", True),
+            ("MYSQL_PWD", "q9w8e7r6t5", True),
+            ("GIT_AUTHOR_EMAIL", "jane@austen.example", False),
+            ("AUTHORIZATION", "q9w8e7r6t5", True),
         ],
     )
     def test_what_counts_in_the_environment(self, name, value, is_secret):
         shown = Redactor(env={name: value}, shapes=False).redact(f"it is {value}!")
         assert (f"[secret:{name} removed]" in shown) == is_secret
         assert ("q9w8e7r6t5" in shown) == (not is_secret and "q9w8e7r6t5" in value)
+
+    @pytest.mark.parametrize("value", ["q9w8e7r6t5\n", '"q9w8e7r6t5"', "Bearer q9w8e7r6t5"])
+    def test_what_stands_around_a_value(self, value):
+        redactor = Redactor(env={"API_AUTH": value}, shapes=False)
+        assert redactor.redact("it is q9w8e7r6t5!") == "it is [secret:API_AUTH removed]!"
 
     def test_values_of_json_keep_their_shape(self):
         redactor = Redactor(["s3cret-value"], env={})
@@ -129,6 +142,18 @@ class TestShapes:
             ("DB_PASSWORD_MAIN=aB3dE5fG7hI9jK1l\n", "aB3dE5fG7hI9jK1l"),
             ("client-secret := aB3dE5fG7hI9jK1l", "aB3dE5fG7hI9jK1l"),
             ("https://user:hunter2@git.example/x", "hunter2"),
+            ("https://user:$ecret9{@git.example/x", "$ecret9{"),
+            ("authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+            ('"key:\\nsk-aB3dE5fG7hI9jK1lM2nO"', "sk-aB3dE5fG7hI9jK1lM2nO"),
+            ("?q=key%3Dsk-aB3dE5fG7hI9jK1lM2nO", "sk-aB3dE5fG7hI9jK1lM2nO"),
+            ('{"q": "key\\u003dsk-aB3dE5fG7hI9jK1lM2nO"}', "sk-aB3dE5fG7hI9jK1lM2nO"),
+            ("\x1b[32msk-aB3dE5fG7hI9jK1lM2nO\x1b[0m", "sk-aB3dE5fG7hI9jK1lM2nO"),
+            (
+                "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            ),
+            ("password: correct-horse-battery-9", "correct-horse-battery-9"),
+            ("token: 550e8400-e29b-41d4-a716-446655440000", "550e8400-e29b-41d4-a716-446655440000"),
         ],
     )
     def test_keys_in_their_place(self, text, secret):
@@ -146,6 +171,22 @@ class TestShapes:
             "-----BEGIN PUBLIC KEY----- abc",
             "sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
             "the secret of good tea; bearer of good news",
+            'tokenizer = GPT2Tokenizer.from_pretrained("gpt2")',
+            '"tokenizer_class": "Qwen2TokenizerFast"',
+            "tokens = encode_v2_in_batches(texts)[0]",
+            "password = hashlib.sha256_password_hash(x)",
+            "api_key=settings.openai_v1.api_key",
+            "headers: {authorization: request.headers.authorization}",
+            "Authorization: authHeader",
+            "expected_authorization = expected_authorization",
+            "keep_secret_for_24_hours: keep_secret_for_24_hours,",
+            "such as https://user:pass@host:port/path",
+            "curl -H 'Authorization: Bearer YOUR_API_KEY'",
+            "secretName: web-frontend-tls-v2",
+            'f"postgresql://{user}:{password}@{host}/x"',
+            "postgres://app:${DB_PASSWORD}@db/x and mysql://root:<password>@db and redis://:$PASS@h",
+            "http://localhost:8080?mail=me@example.com",
+            ".sk-toggleable__label-arrow:before",
         ],
     )
     def test_ordinary_text_stays(self, text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,36 @@ class TestEditFile:
         assert (root / "a").read_text() == "x\ny\nx\n"
         assert "in 2 places (lines 1, 3); the first:" in tools.edit_file("a", "x", "z", replace_all=True)
         assert (root / "a").read_text() == "z\ny\nz\n"
+
+    def test_places_that_overlap_are_several(self, tools: ChangeTools, root: Path) -> None:
+        (root / "a").write_bytes(b"}\r\n}\r\n}\n")
+        message = refusal(tools, "a", "}\n}\n", "x")
+        assert message.startswith("old_text stands 2 times in 'a', at lines 1, 2.")
+        tools.edit_file("a", "}\n}\n", "x\n", replace_all=True)
+        assert (root / "a").read_bytes() == b"x\r\n}\n"
+
+    def test_many_places(self, tools: ChangeTools, root: Path) -> None:
+        (root / "a").write_text("x" * 1_000_001)
+        assert "more than 20 times" in refusal(tools, "a", "x", "y")
+        assert "more than 1,000,000 times" in refusal(tools, "a", "x", "y", replace_all=True)
+
+    def test_a_change_that_would_be_huge_is_not_made_first(self, tools: ChangeTools, root: Path) -> None:
+        (root / "a").write_text("x" * 100_000)
+        tracemalloc.start()
+        try:
+            message = refusal(tools, "a", "x", "y" * 2_000, replace_all=True)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert "larger than 10,000,000 bytes" in message
+        assert peak < 50_000_000
+
+    @pytest.mark.parametrize("text", ["\n" * 1_000_000, "a\n" * 1_000_000])
+    def test_texts_that_repeat_take_no_quadratic_time(
+        self, tools: ChangeTools, root: Path, text: str
+    ) -> None:
+        (root / "a").write_text(text)
+        assert "Nothing in it is similar" in refusal(tools, "a", text[:500_000] + "quite another end", "x")
 
     def test_nothing_to_do(self, tools: ChangeTools, root: Path) -> None:
         (root / "a").write_text("x")

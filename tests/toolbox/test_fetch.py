@@ -92,6 +92,11 @@ class TestPages:
         with WebServer(page(body, kind)) as server, pytest.raises(FetchError, match=re.escape(said)):
             open_for(server).fetch(server.url())
 
+    def test_a_size_that_is_no_number(self):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: \xb2\r\n\r\n"
+        with WebServer(answer) as server, pytest.raises(FetchError, match="image/png, of unknown size"):
+            open_for(server).fetch(server.url())
+
     def test_long_texts_come_in_parts_of_one_request(self):
         text = "".join(f"{number:06} " for number in range(7_000))
         with WebServer(page(text, "text/plain")) as server:

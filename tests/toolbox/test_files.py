@@ -121,6 +121,13 @@ class TestReadFile:
         page = files.read_file("a.txt", 1, 2)
         assert re.search(r"\n\[lines 1-2 of more than \d{5}; .*offset=3 for more\]$", page)
 
+    def test_a_file_larger_than_any_disk(self, files: FileTools, root: Path) -> None:
+        with (root / "a.txt").open("wb") as file:
+            file.write(b"x\n" * 5_000)
+            file.truncate(10_000_000_000_000)
+        with pytest.raises(WorkspaceError, match="it is not among the first 5,001 lines"):
+            files.read_file("a.txt", offset=10_000)
+
     @pytest.mark.parametrize(
         ("data", "text"),
         [

@@ -58,6 +58,15 @@ def test_a_link_cannot_break_out_of_its_brackets():
     assert html_to_text('<a href="http://x.example/a b)c">t</a>') == "[t](http://x.example/a%20b%29c)"
 
 
+def test_short_links_on_a_page_with_a_long_address():
+    base = f"http://h.example/{'a/' * 900}"
+    text = html_to_text("<a href=b>x" * 20_000 + "<a href=//h.example>end</a>", base)
+    assert len(text) < 2_100_000
+    assert text.startswith(f"[x]({base}b)[x](")
+    assert text.endswith("xxxend")
+    assert html_to_text("<a href=b>x</a>", base * 2) == "x"
+
+
 @pytest.mark.parametrize(
     "piece", ["<div>", "<ul><li>x", "<b><i>", "<table><tr><td>", "<a href=x>", "<pre>", "<div hidden>"]
 )

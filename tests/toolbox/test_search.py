@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pure_agent_loop.toolbox import SearchTools, Workspace, WorkspaceError
+from pure_agent_loop.toolbox.files import line_matcher
 from pure_agent_loop.toolbox.files.matching import find_ripgrep
 from pure_agent_loop.toolbox.files.patterns import PathPattern
 
@@ -71,6 +74,10 @@ class TestGlob:
     def test_no_pattern_takes_long(self) -> None:
         pattern = PathPattern("**/a*a*a*a*a*a*a*a*b/" * 20 + "x")
         assert not pattern.matches(["a" * 200] * 60)
+
+    def test_time_that_is_over(self, root: Path) -> None:
+        result = SearchTools(Workspace(root), seconds=0.0).glob("**/*")
+        assert result.endswith("[stopped after 0 seconds: use a simpler pattern or a narrower path]")
 
     def test_links_are_named_and_not_followed(self, root: Path) -> None:
         (root / "src" / "out").symlink_to("../..")
@@ -172,6 +179,21 @@ class TestGrep:
         (root / "a.txt").write_text("a" * 60 + "b\n")
         tools = SearchTools(Workspace(root), seconds=0.5, use_ripgrep=False)
         assert "[stopped after 0.5 seconds: use a simpler pattern" in tools.grep("(a+)+$")
+
+    def test_a_search_that_fails_is_not_one_that_finds_nothing(self) -> None:
+        # A line that needs more memory than there is.
+        limited = (
+            "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (300_000_000,) * 2); "
+            "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        )
+        pattern = rb"(?:(a)|(b))*\Z".hex()
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", limited, line_matcher.__file__, pattern, "0", "0"],
+            input=b"ab" * 4_000_000,
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (3, b"MemoryError()")
 
     def test_a_ripgrep_in_the_workspace_is_not_run(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for place, trusted in ((root, False), (root.parent, False)):  # the second is none

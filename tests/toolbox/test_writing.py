@@ -209,6 +209,11 @@ class TestProtected:
             *(".GIT/config", ".Git/hooks/x", ".git./config", ".git /config", ".git//config", "./.git/config"),
             *("docs/../.git/config", ".git::$INDEX_ALLOCATION/config", "GIT~1/config", ".g\u200cit/config"),
             *(".BASHRC", ".bashrc.", "PAL.TOML", "x/.VSCode/tasks.json", ".config/FISH/config", ".git/"),
+            *(
+                ".pdbrc",
+                ".rprofile",
+                "src/.irbrc",
+            ),  # what debuggers and shells of languages run at their start
         ],
     )
     def test_other_ways_to_write_a_name(self, workspace: Workspace, path: str) -> None:

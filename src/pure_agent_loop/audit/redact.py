@@ -11,5 +11,5 @@ Redact = Callable[[Any], Any]
 
 
 def default_redaction() -> Redact:
-    """Removes the secrets of this process's environment, and what has the shape of one, from any JSON."""
+    """Removes the secrets of this process's environment from any JSON."""
     return Redactor().redact_value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -17,6 +19,7 @@ CONTEXT_LINES = 2
 MAX_SHOWN_LINES = 40  # of what was removed, and of what was added
 MAX_SHOWN_CHARS = 300  # of one line
 MAX_PLACES = 20
+MAX_REPLACED = 1_000_000  # places in one call
 
 
 class ChangeTools:
@@ -61,15 +64,21 @@ class ChangeTools:
         """
         with self._workspace.changing:
             file = self._read(path)
-            places = _places(file.text, old_text, path)
+            places = _places(file.text, old_text, path, overlapping=not replace_all)
             if len(places) > 1 and not replace_all:
                 raise WorkspaceError(_ambiguous(file.text, places, path))
+            if len(places) > MAX_REPLACED:
+                raise WorkspaceError(
+                    f"old_text stands more than {MAX_REPLACED:,} times in {shown(path)}. Use a program."
+                )
             change = _Change(file.text, places, _fitting(clean_text(new_text), file.text))
-            if change.after == file.text:
+            _require_size(change.size, path)  # before it is made: it may be larger than the memory
+            after = change.after()
+            if after == file.text:
                 raise WorkspaceError(
                     f"Nothing to change in {shown(path)}: old_text and new_text are the same."
                 )
-            data = file.bytes_of(change.after)
+            data = file.bytes_of(after)
             _require_size(len(data), path)
             self._workspace.write(path, data, make_folders=False)
         return clean_text(f"Edited {shown(path)}{change.shown()}")
@@ -92,18 +101,31 @@ def _require_size(size: int, path: str) -> None:
         )
 
 
-def _places(text: str, old_text: str, path: str) -> list[tuple[int, int]]:
-    """Where the old text stands; line ends of all kinds are the same."""
+def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
+    """Where the old text stands, up to one place more than is used; line ends of all kinds are the same."""
     if not old_text:
         raise WorkspaceError(
             "old_text is empty. Give the text to replace; to write a whole file use write_file."
         )
-    lines = old_text.replace("\r\n", "\n").split("\n")
-    pattern = "\r?\n".join(re.escape(line) for line in lines)
-    places = [match.span() for match in re.finditer(pattern, text)]
-    if not places:
-        raise WorkspaceError(clean_text(why_not_found(text, "\n".join(lines), path)))
-    return places
+    plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
+    step, most = (1, MAX_PLACES) if overlapping else (len(old), MAX_REPLACED)
+    starts = list(islice(_starts(plain, old, step), most + 1))
+    if not starts:
+        raise WorkspaceError(clean_text(why_not_found(text, old, path)))
+    # Each "\r\n" that became "\n" moves what stands behind it by one.
+    removed = [at - number for number, at in enumerate(_starts(text, "\r\n", 2))]
+    return [
+        (start + bisect_left(removed, start), start + len(old) + bisect_left(removed, start + len(old)))
+        for start in starts
+    ]
+
+
+def _starts(text: str, wanted: str, step: int) -> Iterator[int]:
+    """Where a text stands. ``str.find`` takes linear time, which no regular expression promises."""
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + step)
 
 
 def _fitting(new_text: str, text: str) -> str:
@@ -115,9 +137,10 @@ def _fitting(new_text: str, text: str) -> str:
 
 def _ambiguous(text: str, places: list[tuple[int, int]], path: str) -> str:
     numbers = _line_numbers(text, [start for start, _ in places[:MAX_PLACES]])
-    more = ", ..." if len(places) > MAX_PLACES else ""
+    many = len(places) > MAX_PLACES
+    count, more = (f"more than {MAX_PLACES}", ", ...") if many else (str(len(places)), "")
     return (
-        f"old_text stands {len(places)} times in {shown(path)}, at lines {numbers}{more}. Add lines around "
+        f"old_text stands {count} times in {shown(path)}, at lines {numbers}{more}. Add lines around "
         "it until only one place fits, or set replace_all."
     )
 
@@ -135,7 +158,12 @@ class _Change:
     new: str
 
     @property
+    def size(self) -> int:
+        """How many characters there will be."""
+        return len(self.before) + sum(len(self.new) - (end - start) for start, end in self.places)
+
     def after(self) -> str:
+        """The text with the new one in its places."""
         pieces, at = [], 0
         for start, end in self.places:
             pieces += [self.before[at:start], self.new]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 from pure_agent_loop.text import clean_text
 from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
 from pure_agent_loop.toolbox.files.walking import Walk
@@ -10,18 +13,27 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 MAX_FOUND = 500
 
 
-def find(workspace: Workspace, pattern: str, path: str, hidden: bool) -> str:
+def find(workspace: Workspace, pattern: str, path: str, hidden: bool, seconds: float) -> str:
     """The files below a folder whose paths fit, by name; see `SearchTools.glob`."""
     wanted = PathPattern(pattern)
+    deadline = time.monotonic() + seconds
 
     def leaves_out(name: str) -> bool:
         return not hidden and is_skipped(name) and not wanted.names_it(name)
 
+    def is_late() -> bool:
+        return time.monotonic() >= deadline
+
+    def enters(parts: tuple[str, ...]) -> bool:
+        return not is_late() and not leaves_out(parts[-1]) and wanted.may_contain(parts)
+
     start = "".join(f"{part}/" for part in workspace.parts(path))
     found: list[str] = []
     with workspace.folder(path) as folder:
-        walk = Walk(folder, lambda parts: not leaves_out(parts[-1]) and wanted.may_contain(parts))
+        walk = Walk(folder, enters)
         for each in walk:
+            if is_late():
+                break
             if leaves_out(each.parts[-1]) or not wanted.matches(each.parts):
                 continue
             if len(found) == MAX_FOUND:
@@ -30,9 +42,16 @@ def find(workspace: Workspace, pattern: str, path: str, hidden: bool) -> str:
             found.append(start + "/".join(each.parts))
     if not found:
         found.append(_nothing(pattern, hidden))
-    if not walk.complete:
-        found.append("[not every folder was searched: too many, too deep, or not readable]")
+    found += _left_out(walk, seconds if is_late() else None)
     return clean_text("\n".join(found))
+
+
+def _left_out(walk: Walk, seconds: float | None) -> Iterator[str]:
+    """What was not searched, and why; `seconds` if they are over."""
+    if seconds is not None:
+        yield f"[stopped after {seconds:g} seconds: use a simpler pattern or a narrower path]"
+    if not walk.complete:
+        yield "[not every folder was searched: too many, too deep, or not readable]"
 
 
 def _nothing(pattern: str, hidden: bool) -> str:

@@ -6,7 +6,7 @@ expression may take for ever, and within Python nothing can stop it.
     python -I line_matcher.py PATTERN_AS_HEX IGNORE_CASE CONTEXT
 
 Each line comes as ``12:text``, a line of context as ``11-text``. Exit code 2 with a message if the pattern
-cannot be used.
+cannot be used, 3 if the search failed; never 1, which is ripgrep's word for "nothing found".
 """
 
 import re
@@ -42,4 +42,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+    except Exception as error:  # noqa: BLE001 - out of memory, most likely; Python would end with 1
+        sys.stderr.write(repr(error))
+        code = 3
+    sys.exit(code)

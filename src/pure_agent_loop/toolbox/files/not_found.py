@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pure_agent_loop.toolbox.complaints import shown
 
 MAX_LINES = 20_000  # of a file; beyond, no similar lines are looked for
+MAX_COMPARED = 20_000_000  # pairs of characters; beyond, the rest of the lines is not compared
 MAX_LINE_CHARS = 300
 MAX_SHOWN = 12
 SIMILAR = 0.6
@@ -51,23 +52,27 @@ def _find(lines: list[str], wanted: list[str], plain: Callable[[str], str]) -> i
     plain_wanted = [plain(line.translate(_ESCAPES)) for line in wanted]
     if not any(plain_wanted):
         return None
-    count = len(plain_wanted)
-    for at in range(len(lines) - count + 1):
-        if lines[at] == plain_wanted[0] and lines[at : at + count] == plain_wanted:
-            return at
-    return None
+    text, block = ("\n".join(["", *each, ""]) for each in (lines, plain_wanted))
+    at = text.find(block)  # in linear time, however often the first lines repeat
+    return None if at < 0 else text.count("\n", 0, at)
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:
     """Where the longest wanted line has its best likeness, counted back to the first."""
     key = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
     matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted[key].strip()[:MAX_LINE_CHARS])
-    best, found = SIMILAR, None
+    looked_for = wanted[key].strip()[:MAX_LINE_CHARS]
+    matcher.set_seq2(looked_for)
+    best, found, left = SIMILAR, None, MAX_COMPARED
     for number, line in enumerate(lines):
-        matcher.set_seq1(line.strip()[:MAX_LINE_CHARS])
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
-            best, found = matcher.ratio(), number
+        plain = line.strip()[:MAX_LINE_CHARS]
+        matcher.set_seq1(plain)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            left -= len(plain) * len(looked_for)
+            if left < 0:
+                break
+            if matcher.ratio() > best:
+                best, found = matcher.ratio(), number
     return None if found is None else max(0, found - key)
 
 

@@ -25,7 +25,7 @@ _SHELLS = (
 _EDITORS = (
     *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json"),
     *(".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el"),
-    *(".gdbinit", ".lldbinit"),
+    *(".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".Rprofile"),
 )
 _HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 

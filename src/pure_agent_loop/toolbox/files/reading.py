@@ -18,6 +18,8 @@ MAX_LINES = 2_000
 MAX_BYTES = 100_000
 # In a larger file the lines behind the page are not counted: that would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
+# So far a page is looked for. A file can be larger than any disk (with holes), or grow while it is read.
+MAX_SEARCHED_BYTES = 1_000_000_000
 _SNIFFED = 8_192
 _SIGNATURES = {
     b"\x89PNG": "PNG image",
@@ -140,7 +142,7 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _Page:
             if at_start and room and page.total >= offset:
                 room = len(page.lines) < limit and page.take(piece)
             at_start = piece.endswith("\n")
-            if not room and file.tell() > MAX_COUNTED_BYTES:
+            if file.tell() > (MAX_SEARCHED_BYTES if room else MAX_COUNTED_BYTES):
                 page.all_counted = False
                 break
     return page
@@ -149,6 +151,11 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _Page:
 def _shown(page: _Page, path: str) -> str:
     if not page.total:
         return "(the file is empty)"
+    if not page.lines and not page.all_counted:
+        raise WorkspaceError(
+            f"{path!r} is too large to find line {page.first}: it is not among the first {page.total:,} "
+            "lines. Use grep or another program."
+        )
     if not page.lines:
         raise WorkspaceError(f"{path!r} has {page.total} lines; offset={page.first} is past its end.")
     last = page.first + len(page.lines) - 1

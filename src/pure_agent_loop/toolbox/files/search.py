@@ -14,7 +14,7 @@ class SearchTools:
 
     Args:
         workspace: The folder they are restricted to.
-        seconds: How long ``grep`` may take before it is stopped.
+        seconds: How long each may take before it is stopped.
         use_ripgrep: Match with ripgrep if it is installed, else and otherwise with Python.
     """
 
@@ -35,7 +35,7 @@ class SearchTools:
             path: The folder the pattern starts from, relative to the workspace.
             hidden: Also look at names that begin with a dot, node_modules and __pycache__.
         """
-        return find(self._workspace, pattern, path, hidden)
+        return find(self._workspace, pattern, path, hidden, self._seconds)
 
     def grep(
         self,

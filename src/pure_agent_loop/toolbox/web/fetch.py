@@ -253,7 +253,8 @@ def _loaded(target: Target, answer: Answer) -> _Loaded:
 def _shown_kind(answer: Answer) -> str:
     kind = re.sub(r"[^a-z0-9.+/-]", "", media_type(answer.headers))[:60] or "binary data"
     length = answer.headers.get("content-length", "")
-    size = f"{int(length):,} bytes" if length.isdigit() and len(length) < 16 else "of unknown size"
+    is_number = length.isascii() and length.isdigit() and len(length) < 16  # "²" is a digit to Python
+    size = f"{int(length):,} bytes" if is_number else "of unknown size"
     if answer.body and not answer.is_cut:
         size = f"{len(answer.body):,} bytes"
     return f"{kind}, {size}"

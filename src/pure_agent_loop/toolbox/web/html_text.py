@@ -37,10 +37,11 @@ _BLOCKS = _set(
 _PARAGRAPHS = _set("p blockquote table ul ol dl pre")
 _MAX_INDENT = 5
 _MAX_HREF = 2_000
+_MAX_HREFS = 2_000_000  # of a page: each is completed with the page's address, which may be long
 
 
 def html_to_text(source: str, base_url: str = "") -> str:
-    """The readable part of a page.
+    """The readable part of a page. Very long addresses of links, and those after many others, are left out.
 
     Args:
         source: HTML, however broken.
@@ -153,6 +154,7 @@ class _Page:
         self._cells = -1  # of the row so far; -1 outside of rows
         self._link: str | None = None
         self._in_link = False
+        self._room = _MAX_HREFS  # for addresses of links
         self._hidden = ""
         self._depth = 0
 
@@ -254,8 +256,13 @@ class _Page:
 
     def _begin_link(self, attributes: dict[str, str]) -> None:
         self._close_link()
-        if not self._pre:
-            self._link = _link_target(self._base, attributes.get("href", ""))
+        if not self._pre and self._room > 0:
+            self._link = self._target(attributes.get("href", ""))
+
+    def _target(self, href: str) -> str | None:
+        link = _link_target(self._base, href)
+        self._room -= len(link or "")
+        return link if link and len(link) < _MAX_HREF else None
 
     def _close_link(self) -> None:
         if self._in_link:
