@@ -43,7 +43,8 @@ class EncodedText:
 
 def is_binary(data: bytes) -> bool:
     """Whether the content, or beginning, of a file is no text."""
-    return b"\0" in data and not data.startswith(UTF16)
+    looks_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)  # which begins as it does
+    return b"\0" in data and not looks_utf16
 
 
 def _errors(encoding: str) -> str:
