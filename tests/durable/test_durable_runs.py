@@ -131,6 +131,8 @@ def test_what_cannot_be_submitted_is_refused_with_the_names_there_are(working):
         working.engine.submit("nobody", "put 1")
     with pytest.raises(ConfigError, match="task must be text"):
         working.engine.submit("worker", " ")
+    with pytest.raises(ConfigError, match="task must be text"):
+        working.engine.submit("worker", None)
     with pytest.raises(ConfigError, match="priority=0"):
         working.engine.submit("worker", "put 1", priority=0)
     with pytest.raises(DurableError, match="no run 'unknown'"):

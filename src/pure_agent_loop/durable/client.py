@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.database import Database, storable
 from pure_agent_loop.durable.serial import import_dbos, json_serializer
 from pure_agent_loop.durable.values import (
     APP_NAME,
@@ -96,7 +96,8 @@ class Client:
         session_id: str | None = None,
     ) -> str:
         """Put a task where a worker takes it up, and return the run's id; `Engine.submit` says more."""
-        if not str(task).strip():
+        given: object = task
+        if not isinstance(given, str) or not given.strip():
             raise ConfigError(f"task must be text; it is {task!r:.80}.")
         if priority is not None and not 1 <= priority <= _MOST_PRIORITY:
             raise ConfigError(f"priority={priority!r:.40} must be from 1 (first) to {_MOST_PRIORITY}.")
@@ -140,7 +141,7 @@ class Client:
             DurableError: There is none of that id.
         """
         with self._asking():
-            found = self.engine.list_workflows(workflow_ids=[run_id], name=WORKFLOW)
+            found = self.engine.list_workflows(workflow_ids=[storable(str(run_id))], name=WORKFLOW)
         if not found:
             raise DurableError(f"There is no run {run_id!r:.100} in {self.database.shown}.")
         return task_info(found[0])

@@ -17,7 +17,7 @@ from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.paths import data_folder
 from pure_agent_loop.sessions import SessionStore, SqliteStore
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.text import clean_text, safe_str
 
 VARIABLE = "PAL_DATABASE"
 PATIENCE = 30.0  # seconds that a database may be away
@@ -109,19 +109,23 @@ class Database:
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds; ``@`` stands before each table, ``?`` for each value."""
-        found = self._run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
+        fit = _storable(values)
+        found = self._run(lambda connection: connection.execute(self.sql(statement), fit).fetchall())
         return list(found)
 
     def change(self, statement: str, *values: Any) -> int:
         """Change rows and say how many. It may be done twice if a connection breaks."""
-        return int(self._run(lambda connection: connection.execute(self.sql(statement), values).rowcount))
+        fit = _storable(values)
+        return int(self._run(lambda connection: connection.execute(self.sql(statement), fit).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """The same statement for several rows, in one transaction."""
 
+        fit = [_storable(row) for row in rows]
+
         def write(connection: Any) -> None:
             with self._transaction(connection):
-                connection.cursor().executemany(self.sql(statement), rows)
+                connection.cursor().executemany(self.sql(statement), fit)
 
         self._run(write)
 
@@ -134,7 +138,9 @@ class Database:
 
         def write(connection: Any) -> _T:
             with self._transaction(connection):
-                return work(lambda statement, *values: connection.execute(self.sql(statement), values))
+                return work(
+                    lambda statement, *values: connection.execute(self.sql(statement), _storable(values))
+                )
 
         found: _T = self._run(write)
         return found
@@ -241,6 +247,15 @@ class Database:
 
     def _words(self, error: BaseException) -> str:
         return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
+
+
+def storable(text: str) -> str:
+    """A text as every database takes it: PostgreSQL keeps no NUL, and none keeps half a character."""
+    return clean_text(text).replace("\0", "\ufffd")
+
+
+def _storable(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(storable(each) if isinstance(each, str) else each for each in values)
 
 
 def hidden(url: str) -> str:

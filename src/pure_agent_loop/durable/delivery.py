@@ -89,8 +89,8 @@ def to_file(path: str | os.PathLike[str], append: bool = True) -> Delivery:
     Raises:
         ConfigError: It is no path, or its folder is missing.
     """
-    if not str(path).strip():
-        raise ConfigError("path='' is no file. Name one: to_file('answers.md').")
+    if not str(path).strip() or "\0" in str(path):
+        raise ConfigError(f"path={str(path)!r:.200} is no file. Name one: to_file('answers.md').")
     whole = Path(path).expanduser().absolute()
     if whole.is_dir() or not whole.parent.is_dir():
         wrong = "is a folder" if whole.is_dir() else "is in a folder that is missing; make the folder first"
