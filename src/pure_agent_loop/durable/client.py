@@ -211,6 +211,10 @@ class Client:
         found = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
         return {(int(step), str(call)): json.loads(verdict) for step, call, verdict in found}
 
+    def forget_answers(self, run_id: str) -> None:
+        """A run begins again: what was answered before was about other calls."""
+        self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
+
     def _go_on(self, info: TaskInfo) -> None:
         queue = self._queue_of(info.agent)
         # Two who answer at the same moment both come here: the second finds that it goes on already.

@@ -154,3 +154,16 @@ class GuardedStore:
 def attempts_of(records: Sequence[Record], run_id: str) -> int:
     """How often a durable run was begun or gone on with in a session."""
     return sum(each.type == "run" and each.data.get(MARK) == run_id for each in records)
+
+
+def part_of(records: Sequence[Record], run_id: str) -> Sequence[Record]:
+    """A session up to where a run with another task began behind this one; all of it if none did.
+
+    Two runs may share a session. While one of them waits for an answer, or its worker is dead, another one
+    goes on there: what stands behind its beginning says nothing about this run.
+    """
+    ours = [n for n, each in enumerate(records) if each.type == "run" and each.data.get(MARK) == run_id]
+    for number in range(ours[-1] + 1 if ours else 0, len(records)):
+        if records[number].type == "run" and isinstance(records[number].data.get("task"), str):
+            return records[:number]
+    return records
