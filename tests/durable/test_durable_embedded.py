@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, MissingExtraError
+from pure_agent_loop import Agent, ConfigError, Event, MissingExtraError
 from pure_agent_loop.durable import Engine, Rate
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.testing import ScriptedLLM
 
 EMBEDDED = """
@@ -74,3 +78,52 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
         Rate(0, 1)
     with pytest.raises(ConfigError, match="models that no agent uses: gpt"):
         Engine(url, agents={"a": agent}, rates={"gpt": Rate(1, 1)}).start()
+
+
+def test_an_engine_that_works_is_not_started_again(tmp_path):
+    agents = {"greeter": Agent(llm=ScriptedLLM(["Hello."]))}
+    engine = Engine(f"sqlite:///{tmp_path / 'd.sqlite'}", agents=agents)
+    engine.start()
+    with pytest.raises(ConfigError, match="works already"):
+        engine.start()
+    engine.close()
+    with Engine(f"sqlite:///{tmp_path / 'e.sqlite'}", agents=agents) as other:  # the first one has stopped
+        assert other.submit("greeter", "Greet.").result(60).content == "Hello."
+
+
+def test_a_closed_engine_has_no_connection_left(postgres, until):
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE closed_engine")
+
+        def others():
+            return connection.execute(
+                "SELECT application_name, query FROM pg_stat_activity WHERE datname = 'closed_engine'"
+            ).fetchall()
+
+        url = postgres.url.replace("/postgres?", "/closed_engine?")
+        with Engine(url, agents={"greeter": Agent(llm=ScriptedLLM(["Hello."]))}) as engine:
+            assert engine.submit("greeter", "Greet.").result(60).content == "Hello."
+            assert others()
+        until(lambda: not others())
+
+
+def test_an_event_that_comes_while_others_are_written_is_written_too(tmp_path):
+    written, begun, go_on = [], asyncio.Event(), asyncio.Event()
+
+    async def in_thread(work, batch, first):
+        written.extend(batch)
+        if first == 0:
+            begun.set()
+            await go_on.wait()
+
+    async def main():
+        writer = EventWriter(Database(f"sqlite:///{tmp_path / 'd.sqlite'}"), "run", "attempt", in_thread)
+        writer.add(Event.notice(1, "first", synthetic=True))
+        await begun.wait()
+        writer.add(Event.notice(1, "second", synthetic=True))
+        go_on.set()
+        while len(written) < 2:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert [each.content for each in written] == ["first", "second"]

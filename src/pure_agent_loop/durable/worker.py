@@ -116,6 +116,7 @@ class Worker:
             await self._shut_down(dbos)
             with contextlib.suppress(Exception):  # else another worker finds them without being told
                 await self._in_thread(self._client.hand_over, self.executor)
+            await self._in_thread(getattr(self._store, "close", lambda: None))
             liveness.close()
             self._threads.shutdown(wait=False)
 
