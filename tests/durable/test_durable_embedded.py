@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import threading
 
 import psycopg
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, Event, MissingExtraError
-from pure_agent_loop.durable import Engine, Rate
+from pure_agent_loop.durable import DurableError, Engine, Rate
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.testing import ScriptedLLM
@@ -66,7 +69,14 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 def test_what_cannot_work_is_refused_at_once(tmp_path):
     agent = Agent(llm=ScriptedLLM([]))
     url = f"sqlite:///{tmp_path / 'd.sqlite'}"
-    for wrong in ("d.sqlite", "sqlite://", "postgresql://host", "mysql://me:secret@host/name"):
+    texts = (
+        "d.sqlite",
+        "sqlite://",
+        "sqlite:///\udcff",
+        "postgresql://host",
+        "postgresql://me:secret@[::1/name",
+    )
+    for wrong in (*texts, "mysql://me:secret@host/name"):
         with pytest.raises(ConfigError, match="is no address") as caught:
             Engine(wrong)
         assert "secret" not in str(caught.value)
@@ -78,6 +88,35 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
         Rate(0, 1)
     with pytest.raises(ConfigError, match="models that no agent uses: gpt"):
         Engine(url, agents={"a": agent}, rates={"gpt": Rate(1, 1)}).start()
+
+
+@pytest.mark.parametrize("name", ["with blank", "100%25", "a#b", "ß", "~nobody-of-that-name"])
+def test_the_file_is_the_one_that_was_named(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agents = {"greeter": Agent(llm=ScriptedLLM(["Hello."]))}
+    with Engine(f"sqlite:///{name}/d.sqlite", agents=agents) as engine:
+        assert engine.submit("greeter", "Greet.").result(60).content == "Hello."
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_server_that_never_answered_is_not_waited_for():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        asked = []
+
+        def hang_up():
+            with contextlib.suppress(OSError):  # it is closed
+                while True:
+                    asked.append(listening.accept()[0].close())
+
+        listener = threading.Thread(target=hang_up)
+        listener.start()
+        host = f"127.0.0.1:{listening.getsockname()[1]}"
+        engine = Engine(f"postgresql://me@{host}/name?sslmode=disable&gssencmode=disable")
+        with pytest.raises(DurableError, match="cannot be used"):
+            engine.schedules.list()
+        listening.shutdown(socket.SHUT_RDWR)
+        listener.join()
+    assert len(asked) == 1
 
 
 def test_an_engine_that_works_is_not_started_again(tmp_path):

@@ -68,7 +68,7 @@ class Client:
                 self.database.prepare()
                 self._migrate(dbos)
                 self._made = dbos.DBOSClient(
-                    system_database_url=self.database.url,
+                    system_database_url=self.database.engine_url,
                     serializer=json_serializer(),
                     application_name=APP_NAME,
                     system_database_pool_size=2,
@@ -270,4 +270,4 @@ class Client:
             made = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
         if not made:
             with self._asking():
-                dbos.DBOS.migrate(self.database.url)
+                dbos.DBOS.migrate(self.database.engine_url)

@@ -10,12 +10,11 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.paths import data_folder
+from pure_agent_loop.paths import data_folder, expanded
 from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.text import clean_text, safe_str
 
@@ -89,10 +88,10 @@ class Database:
     def __init__(self, url: str) -> None:
         scheme, _, rest = str(url).partition("://")
         self.is_sqlite = scheme == "sqlite"
-        if self.is_sqlite and rest.startswith("/") and len(rest) > 1 and "?" not in rest:
-            self.path = Path(rest[1:]).expanduser().absolute()
+        if self.is_sqlite and _is_path(rest):
+            self.path = expanded(rest[1:]).absolute()
             self.url = f"sqlite:///{self.path}"
-        elif scheme in ("postgresql", "postgres") and urllib.parse.urlsplit(url).path.strip("/"):
+        elif scheme in ("postgresql", "postgres") and _names_database(url):
             self.url = f"postgresql://{rest}"
         else:
             raise ConfigError(
@@ -101,11 +100,19 @@ class Database:
             )
         self._lock = threading.RLock()
         self._connection: Any = None
+        self._was_there = (
+            self.is_sqlite
+        )  # a server that never answered is more likely named wrongly than away
 
     @property
     def shown(self) -> str:
         """The address without its password."""
         return hidden(self.url)
+
+    @property
+    def engine_url(self) -> str:
+        """The address as the engine underneath reads it: it takes ``%20`` in a path for a blank."""
+        return self.url.replace("%", "%25") if self.is_sqlite else self.url
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds; ``@`` stands before each table, ``?`` for each value."""
@@ -192,12 +199,14 @@ class Database:
                 try:
                     if self._connection is None:
                         self._connection = self._open()
+                        self._was_there = True
                     return work(self._connection)
                 except self._errors() as error:
                     with contextlib.suppress(Exception):
                         self.close()
                     self._connection = None
-                    if not self._is_passing(error) or time.monotonic() >= give_up:
+                    may_pass = self._was_there and self._is_passing(error)
+                    if not may_pass or time.monotonic() >= give_up:
                         raise DurableError(
                             f"The database {self.shown} cannot be used: {self._words(error)}"
                         ) from error
@@ -269,6 +278,18 @@ def hidden(url: str) -> str:
     except ValueError:
         return "(unreadable)"
     return _PASSWORD.sub(r"\1***", url)
+
+
+def _is_path(rest: str) -> bool:
+    """True for what stands behind ``sqlite://`` if SQLite and the engine underneath can open it."""
+    return rest.startswith("/") and len(rest) > 1 and "?" not in rest and storable(rest) == rest
+
+
+def _names_database(url: str) -> bool:
+    try:
+        return bool(urllib.parse.urlsplit(url).path.strip("/"))
+    except ValueError:
+        return False
 
 
 def _options(url: str) -> dict[str, Any]:

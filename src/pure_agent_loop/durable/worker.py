@@ -126,7 +126,7 @@ class Worker:
         dbos(
             config={
                 "name": APP_NAME,
-                "system_database_url": self._client.database.url,
+                "system_database_url": self._client.database.engine_url,
                 "application_version": APP_VERSION,
                 "executor_id": self.executor,
                 "serializer": json_serializer(),
