@@ -146,6 +146,19 @@ def test_a_closed_engine_has_no_connection_left(postgres, until):
         until(lambda: not others())
 
 
+def test_one_who_may_make_nothing_does_not_keep_others_waiting(postgres):
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE no_rights")
+        connection.execute("CREATE ROLE weak LOGIN")
+    url = postgres.url.replace("/postgres?", "/no_rights?")
+    with Engine(url.replace("//postgres@", "//weak@")) as weak:
+        with pytest.raises(DurableError, match="permission denied") as caught:
+            weak.schedules.list()
+        with Engine(f"{url}&options=-c%20lock_timeout%3D5000") as engine:
+            assert engine.schedules.list() == []
+    assert caught.value.__cause__ is not None  # which holds what was there when it was raised
+
+
 def test_an_event_that_comes_while_others_are_written_is_written_too(tmp_path):
     written, begun, go_on = [], asyncio.Event(), asyncio.Event()
 

@@ -216,6 +216,14 @@ class Database:
         if self.is_sqlite:
             SqliteStore(self.path).prepare()
         connection = self.connect()
+        try:
+            self._make_tables(connection)
+        except BaseException:
+            connection.close()  # or others wait for its lock
+            raise
+        return connection
+
+    def _make_tables(self, connection: Any) -> None:
         counter = "INTEGER PRIMARY KEY AUTOINCREMENT" if self.is_sqlite else "BIGSERIAL PRIMARY KEY"
         statements = _TABLES if self.is_sqlite else (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *_TABLES)
         if not self.is_sqlite:  # two that make the same thing at once would disturb each other
@@ -224,7 +232,6 @@ class Database:
             connection.execute(self.sql(statement.replace("{counter}", counter)))
         if not self.is_sqlite:
             connection.execute("SELECT pg_advisory_unlock(7036874)")
-        return connection
 
     @contextlib.contextmanager
     def _transaction(self, connection: Any) -> Iterator[None]:
