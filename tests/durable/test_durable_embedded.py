@@ -38,6 +38,41 @@ print(submit(agent, "What is 2 + 3?", run_id="sum").result(60).content)
 """
 
 
+NO_ROOM = """
+import resource
+from pathlib import Path
+from pure_agent_loop import Agent, tool
+from pure_agent_loop.durable import Engine
+from pure_agent_loop.testing import ScriptedLLM, call
+
+def limit(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+@tool
+def fill() -> str:
+    "Fill the disk, but for a little."
+    limit(max(each.stat().st_size for each in Path().iterdir()) + 400_000)
+    return "x" * 2_000_000
+
+def step(messages, tools, options):
+    if messages[-1]["role"] == "user":
+        return call("fill")
+    limit(resource.RLIM_INFINITY)
+    return f"The tool: {'Unknown' in messages[-1]['content']}"
+
+with Engine("sqlite:///d.sqlite", agents={"a": Agent(llm=ScriptedLLM(step), tools=[fill])}) as engine:
+    info = engine.submit("a", "Go.").result(60)
+print(info.status, info.content, info.error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of that kind")
+def test_a_record_without_room_is_no_end_of_a_run(tmp_path):
+    command = [sys.executable, "-c", NO_ROOM]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "completed The tool: True \n", done.stderr
+
+
 def test_one_line_submits_to_an_engine_in_this_process(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", EMBEDDED],

@@ -101,8 +101,9 @@ class Attempt:
         return None
 
     def _is_away(self, error: PureAgentLoopError) -> bool:
-        """The database of a fleet cannot be used just now: no fault of the run, however long it lasts."""
-        return self._takeover and isinstance(error, (SessionReadError, SessionWriteError, DurableError))
+        """The database is away, or has no room: no fault of the run, however long that lasts."""
+        away = (SessionWriteError, DurableError)
+        return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
     async def _once(self) -> dict[str, Any]:
         records = await self._in_thread(self._records)

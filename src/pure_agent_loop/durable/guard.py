@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import SessionError, SessionLockedError
+from pure_agent_loop.errors import SessionError, SessionLockedError, SessionWriteError
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore
 
@@ -51,6 +51,7 @@ class GuardedLog:
 
     def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
+        self._failure: SessionWriteError | None = None
         self.is_remote: bool = getattr(log, "is_remote", False)  # then the journal appends in a thread
 
     @property
@@ -80,15 +81,22 @@ class GuardedLog:
 
         Raises:
             HandedBackError: The attempt is over.
+            SessionWriteError: This, or one before, could not be written. The next attempt goes on behind what
+                was: that the run failed with this shall not stand there.
         """
         if self._guard.is_cut:
             raise HandedBackError("This run was handed back.")
+        if self._failure is not None:
+            raise self._failure
         if type == "run":
             data, durable = {**data, MARK: self._run_id}, True
         try:
             record = self._log.append(type, data, parent=parent, durable=durable)
         except SessionLockedError:
             self._guard.is_lost = self._guard.is_cut = True
+            raise
+        except SessionWriteError as error:
+            self._failure = error
             raise
         if self._guard.is_draining and _is_between(type, data):
             self._guard.is_cut = True
