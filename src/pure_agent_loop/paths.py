@@ -18,6 +18,14 @@ def data_folder() -> Path:
     return _platform_folder() / _APP
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` filled in. Where there is no such user it stays as it is, as in a shell."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def _platform_folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")

@@ -197,11 +197,12 @@ class QueryState(Questions):
         self.ledger.cost += cost
 
     def spend(self, spent: Mapping[str, Any] | None) -> None:
-        """Add what work outside this loop used: a subagent's tokens and money."""
+        """Add what work outside this loop used: a subagent's tokens, money and tool calls."""
         if spent is not None:
             usage = spent.get("usage")
             counted = TokenUsage.from_dict(usage) if usage else TokenUsage.zero()
             self.count(counted, float(spent.get("cost") or 0.0))
+            self.ledger.tool_calls += int(spent.get("tool_calls") or 0)
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
         """Put a shorter history in the place of `messages`: the only way to change earlier ones.

@@ -34,9 +34,9 @@ class ToolOutcome:
         text: What the model reads.
         is_error: True if the call failed.
         is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...}``
-            with the plain form of a `TokenUsage`. A tool that has something to say here, or about
-            `is_error`, may return a `ToolOutcome` instead of a value.
+        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...,
+            "tool_calls": ...}``, with the plain form of a `TokenUsage`. A tool that has something to say
+            here, or about `is_error`, may return a `ToolOutcome` instead of a value.
     """
 
     text: str

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import threading
 
+import psycopg
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, MissingExtraError
-from pure_agent_loop.durable import Engine, Rate
+from pure_agent_loop import Agent, ConfigError, Event, MissingExtraError
+from pure_agent_loop.durable import DurableError, Engine, Rate
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.testing import ScriptedLLM
 
 EMBEDDED = """
@@ -29,6 +36,41 @@ other = Agent(llm=ScriptedLLM(["Hello."]))
 print(submit(other, "Greet.", name="greeter").result(60).content)
 print(submit(agent, "What is 2 + 3?", run_id="sum").result(60).content)
 """
+
+
+NO_ROOM = """
+import resource
+from pathlib import Path
+from pure_agent_loop import Agent, tool
+from pure_agent_loop.durable import Engine
+from pure_agent_loop.testing import ScriptedLLM, call
+
+def limit(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+@tool
+def fill() -> str:
+    "Fill the disk, but for a little."
+    limit(max(each.stat().st_size for each in Path().iterdir()) + 400_000)
+    return "x" * 2_000_000
+
+def step(messages, tools, options):
+    if messages[-1]["role"] == "user":
+        return call("fill")
+    limit(resource.RLIM_INFINITY)
+    return f"The tool: {'Unknown' in messages[-1]['content']}"
+
+with Engine("sqlite:///d.sqlite", agents={"a": Agent(llm=ScriptedLLM(step), tools=[fill])}) as engine:
+    info = engine.submit("a", "Go.").result(60)
+print(info.status, info.content, info.error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of that kind")
+def test_a_record_without_room_is_no_end_of_a_run(tmp_path):
+    command = [sys.executable, "-c", NO_ROOM]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "completed The tool: True \n", done.stderr
 
 
 def test_one_line_submits_to_an_engine_in_this_process(tmp_path):
@@ -62,7 +104,14 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 def test_what_cannot_work_is_refused_at_once(tmp_path):
     agent = Agent(llm=ScriptedLLM([]))
     url = f"sqlite:///{tmp_path / 'd.sqlite'}"
-    for wrong in ("d.sqlite", "sqlite://", "postgresql://host", "mysql://me:secret@host/name"):
+    texts = (
+        "d.sqlite",
+        "sqlite://",
+        "sqlite:///\udcff",
+        "postgresql://host",
+        "postgresql://me:secret@[::1/name",
+    )
+    for wrong in (*texts, "mysql://me:secret@host/name"):
         with pytest.raises(ConfigError, match="is no address") as caught:
             Engine(wrong)
         assert "secret" not in str(caught.value)
@@ -74,3 +123,94 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
         Rate(0, 1)
     with pytest.raises(ConfigError, match="models that no agent uses: gpt"):
         Engine(url, agents={"a": agent}, rates={"gpt": Rate(1, 1)}).start()
+
+
+@pytest.mark.parametrize("name", ["with blank", "100%25", "a#b", "ß", "~nobody-of-that-name"])
+def test_the_file_is_the_one_that_was_named(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agents = {"greeter": Agent(llm=ScriptedLLM(["Hello."]))}
+    with Engine(f"sqlite:///{name}/d.sqlite", agents=agents) as engine:
+        assert engine.submit("greeter", "Greet.").result(60).content == "Hello."
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_server_that_never_answered_is_not_waited_for():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        asked = []
+
+        def hang_up():
+            with contextlib.suppress(OSError):  # it is closed
+                while True:
+                    asked.append(listening.accept()[0].close())
+
+        listener = threading.Thread(target=hang_up)
+        listener.start()
+        host = f"127.0.0.1:{listening.getsockname()[1]}"
+        engine = Engine(f"postgresql://me@{host}/name?sslmode=disable&gssencmode=disable")
+        with pytest.raises(DurableError, match="cannot be used"):
+            engine.schedules.list()
+        listening.shutdown(socket.SHUT_RDWR)
+        listener.join()
+    assert len(asked) == 1
+
+
+def test_an_engine_that_works_is_not_started_again(tmp_path):
+    agents = {"greeter": Agent(llm=ScriptedLLM(["Hello."]))}
+    engine = Engine(f"sqlite:///{tmp_path / 'd.sqlite'}", agents=agents)
+    engine.start()
+    with pytest.raises(ConfigError, match="works already"):
+        engine.start()
+    engine.close()
+    with Engine(f"sqlite:///{tmp_path / 'e.sqlite'}", agents=agents) as other:  # the first one has stopped
+        assert other.submit("greeter", "Greet.").result(60).content == "Hello."
+
+
+def test_a_closed_engine_has_no_connection_left(postgres, until):
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE closed_engine")
+
+        def others():
+            return connection.execute(
+                "SELECT application_name, query FROM pg_stat_activity WHERE datname = 'closed_engine'"
+            ).fetchall()
+
+        url = postgres.url.replace("/postgres?", "/closed_engine?")
+        with Engine(url, agents={"greeter": Agent(llm=ScriptedLLM(["Hello."]))}) as engine:
+            assert engine.submit("greeter", "Greet.").result(60).content == "Hello."
+            assert others()
+        until(lambda: not others())
+
+
+def test_one_who_may_make_nothing_does_not_keep_others_waiting(postgres):
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE no_rights")
+        connection.execute("CREATE ROLE weak LOGIN")
+    url = postgres.url.replace("/postgres?", "/no_rights?")
+    with Engine(url.replace("//postgres@", "//weak@")) as weak:
+        with pytest.raises(DurableError, match="permission denied") as caught:
+            weak.schedules.list()
+        with Engine(f"{url}&options=-c%20lock_timeout%3D5000") as engine:
+            assert engine.schedules.list() == []
+    assert caught.value.__cause__ is not None  # which holds what was there when it was raised
+
+
+def test_an_event_that_comes_while_others_are_written_is_written_too(tmp_path):
+    written, begun, go_on = [], asyncio.Event(), asyncio.Event()
+
+    async def in_thread(work, batch, first):
+        written.extend(batch)
+        if first == 0:
+            begun.set()
+            await go_on.wait()
+
+    async def main():
+        writer = EventWriter(Database(f"sqlite:///{tmp_path / 'd.sqlite'}"), "run", "attempt", in_thread)
+        writer.add(Event.notice(1, "first", synthetic=True))
+        await begun.wait()
+        writer.add(Event.notice(1, "second", synthetic=True))
+        go_on.set()
+        while len(written) < 2:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert [each.content for each in written] == ["first", "second"]

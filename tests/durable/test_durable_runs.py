@@ -79,6 +79,8 @@ def test_a_question_is_answered_from_another_process(working, until):
         handle.answer("nothing", "allow")
     with pytest.raises(ConfigError, match="'allow' or 'deny'"):
         handle.answer(question.call_id, "perhaps")
+    with pytest.raises(ConfigError, match="'allow' or 'deny'"):
+        handle.answer(question.call_id, True)
     done = working.pal("answer", handle.run_id, question.call_id, "allow")
     assert done.returncode == 0, done.stderr
 
@@ -131,6 +133,8 @@ def test_what_cannot_be_submitted_is_refused_with_the_names_there_are(working):
         working.engine.submit("nobody", "put 1")
     with pytest.raises(ConfigError, match="task must be text"):
         working.engine.submit("worker", " ")
+    with pytest.raises(ConfigError, match="task must be text"):
+        working.engine.submit("worker", None)
     with pytest.raises(ConfigError, match="priority=0"):
         working.engine.submit("worker", "put 1", priority=0)
     with pytest.raises(DurableError, match="no run 'unknown'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 
 import psycopg
@@ -183,6 +184,35 @@ def test_one_that_cannot_be_read_here_does_not_keep_the_others(desk, caplog):
     desk.time += 300
     assert desk.first.fire() == ["schedule.b.20260101T000500Z"]
     assert "No/Where" in caplog.text
+
+
+def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
+    desk.add(name="odd", prompt="", prompt_file=tmp_path / "\udcff", deliver=to_session("chat"))
+    desk.add(name="other")
+    desk.time += 300
+    odd, _ = desk.first.fire()
+    desk.first.submit()
+    assert desk.states("odd") == [(300, "empty")]
+    assert desk.states("other") == [(300, "running")]
+
+    desk.clients[0].database.change("UPDATE @firings SET state = 'answered' WHERE run = ?", odd)
+    assert desk.first.claim(odd) is not None
+    desk.first.end(odd, "undelivered", "it wrote \0 and \ud800")  # a command may write anything
+    assert desk.schedules.runs("odd")[0].detail == "it wrote \ufffd and \ufffd"
+    with pytest.raises(DurableError, match="no schedule"):
+        desk.schedules.get("\0\ud800")
+    with pytest.raises(DurableError, match="no run"):
+        desk.clients[0].info("\0\ud800")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_prompt_file_that_would_be_waited_for_is_refused(desk, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    desk.add(prompt="", prompt_file=tmp_path / "pipe")
+    desk.time += 300
+    desk.first.fire()
+    desk.first.submit()
+    assert "is no file" in desk.schedules.runs("a")[0].detail
 
 
 def test_an_engine_has_the_schedules_of_its_database(tmp_path):

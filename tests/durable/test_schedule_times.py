@@ -153,6 +153,7 @@ def test_what_cannot_be_run_is_refused_by_name(options, words):
     [
         lambda folder: to_session("a/b"),
         lambda folder: to_file(""),
+        lambda folder: to_file(folder / "a\0"),
         lambda folder: to_file(folder),
         lambda folder: to_file(folder / "missing" / "a"),
         lambda folder: to_command("ls -l"),

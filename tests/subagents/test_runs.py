@@ -178,6 +178,17 @@ def test_what_is_left_of_the_tokens_is_the_limit_of_a_task():
     assert of_type(result.events, E.TASK)[-1].data["task"]["stop_reason"] == "token_limit"
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_calls_of_a_task_that_is_over_still_count(background):
+    looks = [call("look", at="a"), call("look", at="b"), "found"]
+    llm = family(parent=[give(background=background), "hm", "hm"], helper=looks)
+    result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tool_calls=4)).run("go"))
+    assert result.state.ledger.tool_calls == 3
+    llm = family(parent=[give(), "all I have"], helper=looks)
+    result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tool_calls=3)).run("go"))
+    assert result.stop_reason == "max_tool_calls"
+
+
 def test_a_shared_budget_counts_once():
     budget = Budget(max_tokens=1000)
     llm = family(parent=[give(), "done"], helper=["x"])

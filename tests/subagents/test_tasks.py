@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +59,10 @@ def test_records_are_kept_and_listed_newest_first(tmp_path):
     new = TaskRecord("a-2", "a", "y", state="failed", parent="t", created=2.0, ended=2.0)
     store.save(old)
     store.save(new)
-    (store.folder / "a-3.json").write_text("{ torn")
+    odd = [{"state": []}, {"created": None}, {"id": 7}, {"prompt": {}}, {"tokens": "many"}, {"id": "a-1"}]
+    whole = [{**old.to_dict(), "id": f"a-{number}", **each} for number, each in enumerate(odd, 3)]
+    for number, text in enumerate([*map(json.dumps, whole), "{ torn", "[" * 100_000, "7"], 3):
+        (store.folder / f"a-{number}.json").write_text(text)
     assert store.list() == [new, old]
     assert store.list("s") == [old]
     assert store.get("a-1") == old

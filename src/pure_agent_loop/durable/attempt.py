@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +19,7 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import EventWriter
-from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of
+from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of, part_of
 from pure_agent_loop.durable.notices import bring_notices
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (
@@ -101,19 +101,26 @@ class Attempt:
         return None
 
     def _is_away(self, error: PureAgentLoopError) -> bool:
-        """The database of a fleet cannot be used just now: no fault of the run, however long it lasts."""
-        return self._takeover and isinstance(error, (SessionReadError, SessionWriteError, DurableError))
+        """The database is away, or has no room: no fault of the run, however long that lasts."""
+        away = (SessionWriteError, DurableError)
+        return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
     async def _once(self) -> dict[str, Any]:
         records = await self._in_thread(self._records)
         count = attempts_of(records, self._run_id)
-        done = _already_done(records, self._run_id)
+        part = part_of(records, self._run_id)
+        done = _already_done(part) if count else None
         if done is not None:
             return done
         if count >= MOST_ATTEMPTS:
             words = f"{count} attempts ended before the run did"
             return {"stop_reason": "killed", "content": "", "error": words, "steps": 0}
-        run: Run = await self._in_thread(partial(self._open, is_new=count == 0))
+        was_left = count > 0 and len(part) < len(
+            records
+        )  # it begins again, behind the one that went on there
+        if was_left:
+            await self._in_thread(self._client.forget_answers, self._run_id)
+        run: Run = await self._in_thread(partial(self._open, is_new=count == 0 or was_left))
         await self._watch(run)
         failure = run.state.failure
         if isinstance(failure, SessionError):  # nothing could be written: what stands there counts
@@ -187,10 +194,8 @@ def _failed(error: PureAgentLoopError) -> dict[str, Any]:
     return {"stop_reason": "error", "content": "", "error": safe_str(error), "steps": 0}
 
 
-def _already_done(records: list[Record], run_id: str) -> dict[str, Any] | None:
+def _already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """What came of a run that had ended when its process died; None if it had not."""
-    if not attempts_of(records, run_id):
-        return None
     past = read_past(records)
     reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")
     state = past.to_state() if reason not in (None, SUSPENDED, "cancelled") and past.begun is None else None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.database import Database, storable
 from pure_agent_loop.durable.serial import import_dbos, json_serializer
 from pure_agent_loop.durable.values import (
     APP_NAME,
@@ -22,7 +22,7 @@ from pure_agent_loop.durable.values import (
     task_info,
 )
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.permissions import Verdict, as_permission
+from pure_agent_loop.permissions import Permission, Verdict, as_permission
 from pure_agent_loop.sessions import check_session_id, new_session_id
 from pure_agent_loop.task_states import TASK_STATES
 from pure_agent_loop.text import clean_text
@@ -68,7 +68,7 @@ class Client:
                 self.database.prepare()
                 self._migrate(dbos)
                 self._made = dbos.DBOSClient(
-                    system_database_url=self.database.url,
+                    system_database_url=self.database.engine_url,
                     serializer=json_serializer(),
                     application_name=APP_NAME,
                     system_database_pool_size=2,
@@ -96,7 +96,8 @@ class Client:
         session_id: str | None = None,
     ) -> str:
         """Put a task where a worker takes it up, and return the run's id; `Engine.submit` says more."""
-        if not str(task).strip():
+        given: object = task
+        if not isinstance(given, str) or not given.strip():
             raise ConfigError(f"task must be text; it is {task!r:.80}.")
         if priority is not None and not 1 <= priority <= _MOST_PRIORITY:
             raise ConfigError(f"priority={priority!r:.40} must be from 1 (first) to {_MOST_PRIORITY}.")
@@ -140,7 +141,7 @@ class Client:
             DurableError: There is none of that id.
         """
         with self._asking():
-            found = self.engine.list_workflows(workflow_ids=[run_id], name=WORKFLOW)
+            found = self.engine.list_workflows(workflow_ids=[storable(str(run_id))], name=WORKFLOW)
         if not found:
             raise DurableError(f"There is no run {run_id!r:.100} in {self.database.shown}.")
         return task_info(found[0])
@@ -196,10 +197,10 @@ class Client:
         if call_id not in asked:
             waiting = ", ".join(asked) or "none"
             raise ConfigError(f"No question of {run_id!r} waits for {call_id!r:.80}. Waiting: {waiting}.")
-        permission = as_permission(verdict)
-        if permission.behavior == "ask" or (isinstance(verdict, str) and verdict not in ("allow", "deny")):
-            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {verdict!r:.80}.")
-        plain = json.dumps(asdict(permission))
+        given = verdict.behavior if isinstance(verdict, Permission) else verdict
+        if given not in ("allow", "deny"):
+            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
+        plain = json.dumps(asdict(as_permission(verdict)))
         self.database.change(_SAY, run_id, asked[call_id].step, call_id, plain)
         answered = self.answers(run_id)
         if all((each.step, each.call_id) in answered for each in info.questions):
@@ -209,6 +210,10 @@ class Client:
         """What was answered to the questions of a run, by step and call."""
         found = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
         return {(int(step), str(call)): json.loads(verdict) for step, call, verdict in found}
+
+    def forget_answers(self, run_id: str) -> None:
+        """A run begins again: what was answered before was about other calls."""
+        self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
 
     def _go_on(self, info: TaskInfo) -> None:
         queue = self._queue_of(info.agent)
@@ -265,4 +270,4 @@ class Client:
             made = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
         if not made:
             with self._asking():
-                dbos.DBOS.migrate(self.database.url)
+                dbos.DBOS.migrate(self.database.engine_url)

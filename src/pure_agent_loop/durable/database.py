@@ -10,14 +10,13 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.paths import data_folder
+from pure_agent_loop.paths import data_folder, expanded
 from pure_agent_loop.sessions import SessionStore, SqliteStore
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.text import clean_text, safe_str
 
 VARIABLE = "PAL_DATABASE"
 PATIENCE = 30.0  # seconds that a database may be away
@@ -89,10 +88,10 @@ class Database:
     def __init__(self, url: str) -> None:
         scheme, _, rest = str(url).partition("://")
         self.is_sqlite = scheme == "sqlite"
-        if self.is_sqlite and rest.startswith("/") and len(rest) > 1 and "?" not in rest:
-            self.path = Path(rest[1:]).expanduser().absolute()
+        if self.is_sqlite and _is_path(rest):
+            self.path = expanded(rest[1:]).absolute()
             self.url = f"sqlite:///{self.path}"
-        elif scheme in ("postgresql", "postgres") and urllib.parse.urlsplit(url).path.strip("/"):
+        elif scheme in ("postgresql", "postgres") and _names_database(url):
             self.url = f"postgresql://{rest}"
         else:
             raise ConfigError(
@@ -101,27 +100,39 @@ class Database:
             )
         self._lock = threading.RLock()
         self._connection: Any = None
+        self._was_there = (
+            self.is_sqlite
+        )  # a server that never answered is more likely named wrongly than away
 
     @property
     def shown(self) -> str:
         """The address without its password."""
         return hidden(self.url)
 
+    @property
+    def engine_url(self) -> str:
+        """The address as the engine underneath reads it: it takes ``%20`` in a path for a blank."""
+        return self.url.replace("%", "%25") if self.is_sqlite else self.url
+
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds; ``@`` stands before each table, ``?`` for each value."""
-        found = self._run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
+        fit = _storable(values)
+        found = self._run(lambda connection: connection.execute(self.sql(statement), fit).fetchall())
         return list(found)
 
     def change(self, statement: str, *values: Any) -> int:
         """Change rows and say how many. It may be done twice if a connection breaks."""
-        return int(self._run(lambda connection: connection.execute(self.sql(statement), values).rowcount))
+        fit = _storable(values)
+        return int(self._run(lambda connection: connection.execute(self.sql(statement), fit).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """The same statement for several rows, in one transaction."""
 
+        fit = [_storable(row) for row in rows]
+
         def write(connection: Any) -> None:
             with self._transaction(connection):
-                connection.cursor().executemany(self.sql(statement), rows)
+                connection.cursor().executemany(self.sql(statement), fit)
 
         self._run(write)
 
@@ -134,7 +145,9 @@ class Database:
 
         def write(connection: Any) -> _T:
             with self._transaction(connection):
-                return work(lambda statement, *values: connection.execute(self.sql(statement), values))
+                return work(
+                    lambda statement, *values: connection.execute(self.sql(statement), _storable(values))
+                )
 
         found: _T = self._run(write)
         return found
@@ -186,12 +199,14 @@ class Database:
                 try:
                     if self._connection is None:
                         self._connection = self._open()
+                        self._was_there = True
                     return work(self._connection)
                 except self._errors() as error:
                     with contextlib.suppress(Exception):
                         self.close()
                     self._connection = None
-                    if not self._is_passing(error) or time.monotonic() >= give_up:
+                    may_pass = self._was_there and self._is_passing(error)
+                    if not may_pass or time.monotonic() >= give_up:
                         raise DurableError(
                             f"The database {self.shown} cannot be used: {self._words(error)}"
                         ) from error
@@ -201,6 +216,14 @@ class Database:
         if self.is_sqlite:
             SqliteStore(self.path).prepare()
         connection = self.connect()
+        try:
+            self._make_tables(connection)
+        except BaseException:
+            connection.close()  # or others wait for its lock
+            raise
+        return connection
+
+    def _make_tables(self, connection: Any) -> None:
         counter = "INTEGER PRIMARY KEY AUTOINCREMENT" if self.is_sqlite else "BIGSERIAL PRIMARY KEY"
         statements = _TABLES if self.is_sqlite else (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *_TABLES)
         if not self.is_sqlite:  # two that make the same thing at once would disturb each other
@@ -209,7 +232,6 @@ class Database:
             connection.execute(self.sql(statement.replace("{counter}", counter)))
         if not self.is_sqlite:
             connection.execute("SELECT pg_advisory_unlock(7036874)")
-        return connection
 
     @contextlib.contextmanager
     def _transaction(self, connection: Any) -> Iterator[None]:
@@ -243,6 +265,15 @@ class Database:
         return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
 
 
+def storable(text: str) -> str:
+    """A text as every database takes it: PostgreSQL keeps no NUL, and none keeps half a character."""
+    return clean_text(text).replace("\0", "\ufffd")
+
+
+def _storable(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(storable(each) if isinstance(each, str) else each for each in values)
+
+
 def hidden(url: str) -> str:
     """An address without the password in it."""
     try:
@@ -254,6 +285,18 @@ def hidden(url: str) -> str:
     except ValueError:
         return "(unreadable)"
     return _PASSWORD.sub(r"\1***", url)
+
+
+def _is_path(rest: str) -> bool:
+    """True for what stands behind ``sqlite://`` if SQLite and the engine underneath can open it."""
+    return rest.startswith("/") and len(rest) > 1 and "?" not in rest and storable(rest) == rest
+
+
+def _names_database(url: str) -> bool:
+    try:
+        return bool(urllib.parse.urlsplit(url).path.strip("/"))
+    except ValueError:
+        return False
 
 
 def _options(url: str) -> dict[str, Any]:

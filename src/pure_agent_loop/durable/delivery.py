@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.paths import expanded
 from pure_agent_loop.sessions import check_session_id
 
 MAX_TIMEOUT = 3_600.0
@@ -89,9 +89,9 @@ def to_file(path: str | os.PathLike[str], append: bool = True) -> Delivery:
     Raises:
         ConfigError: It is no path, or its folder is missing.
     """
-    if not str(path).strip():
-        raise ConfigError("path='' is no file. Name one: to_file('answers.md').")
-    whole = Path(path).expanduser().absolute()
+    if not str(path).strip() or "\0" in str(path):
+        raise ConfigError(f"path={str(path)!r:.200} is no file. Name one: to_file('answers.md').")
+    whole = expanded(path).absolute()
     if whole.is_dir() or not whole.parent.is_dir():
         wrong = "is a folder" if whole.is_dir() else "is in a folder that is missing; make the folder first"
         raise ConfigError(f"path={str(path)!r:.200} {wrong}.")
@@ -125,7 +125,7 @@ def to_command(
         )
     if not argv[0] or any("\0" in each for each in argv):
         raise ConfigError(f"argv={argv!r:.200} has no program, or a zero byte. Begin it with a program.")
-    folder = Path(cwd).expanduser().absolute()
+    folder = expanded(cwd).absolute()
     if not folder.is_dir():
         raise ConfigError(f"cwd={str(cwd)!r:.200} is no folder.")
     return Delivery(

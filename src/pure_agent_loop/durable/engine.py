@@ -202,12 +202,14 @@ class Engine:
             ready: Called when runs can be taken.
 
         Raises:
-            ConfigError: There are no agents, or another engine works in this process.
+            ConfigError: There are no agents, or this or another engine works in this process already.
             DurableError: The database cannot be used.
             MissingExtraError: The extra ``[durable]`` is not installed.
         """
         if not self.agents:
             raise ConfigError('There is nobody to work: Engine(agents={"name": agent}).')
+        if self._stop is not None:
+            raise ConfigError("This engine works already. Call stop() before it is to work again.")
         worker = Worker(
             self._client,
             self.agents,
@@ -222,7 +224,11 @@ class Engine:
             loop.call_soon_threadsafe(stop.set)
 
         self._stop = tell
-        await worker.work(stop, lambda: None if ready is None else ready(worker))
+        try:
+            await worker.work(stop, lambda: None if ready is None else ready(worker))
+        finally:
+            if self._stop is tell:
+                self._stop = None
 
     def run_worker(
         self,
@@ -266,11 +272,12 @@ class Engine:
             finally:
                 begun.set()
 
-        self._thread = threading.Thread(target=main, name="pal-engine", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=main, name="pal-engine", daemon=True)
+        thread.start()
         begun.wait()
         if failures:
             raise failures[0]
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop working: tools at work may end, the rest is handed back. Waits if `start` was called."""

@@ -67,8 +67,9 @@ class EventWriter:
 
     async def _later(self) -> None:
         try:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self._flush()
+            while self._waiting:  # others may have come in while these were written
+                await asyncio.sleep(FLUSH_SECONDS)
+                await self._flush()
         finally:
             self._task = None
 

@@ -237,6 +237,8 @@ def _prompt(schedule: Schedule) -> str:
     path = Path(schedule.prompt_file)
     if not path.exists():
         return ""
+    if not path.is_file():  # to read from a pipe would wait for ever, and all schedules with it
+        raise ConfigError(f"prompt_file={path} is no file.")
     with path.open("rb") as file:
         found = file.read(MAX_PROMPT_BYTES + 1)
     if len(found) > MAX_PROMPT_BYTES:

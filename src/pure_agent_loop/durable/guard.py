@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import SessionError, SessionLockedError
+from pure_agent_loop.errors import SessionError, SessionLockedError, SessionWriteError
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore
 
@@ -51,6 +51,7 @@ class GuardedLog:
 
     def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
+        self._failure: SessionWriteError | None = None
         self.is_remote: bool = getattr(log, "is_remote", False)  # then the journal appends in a thread
 
     @property
@@ -80,15 +81,22 @@ class GuardedLog:
 
         Raises:
             HandedBackError: The attempt is over.
+            SessionWriteError: This, or one before, could not be written. The next attempt goes on behind what
+                was: that the run failed with this shall not stand there.
         """
         if self._guard.is_cut:
             raise HandedBackError("This run was handed back.")
+        if self._failure is not None:
+            raise self._failure
         if type == "run":
             data, durable = {**data, MARK: self._run_id}, True
         try:
             record = self._log.append(type, data, parent=parent, durable=durable)
         except SessionLockedError:
             self._guard.is_lost = self._guard.is_cut = True
+            raise
+        except SessionWriteError as error:
+            self._failure = error
             raise
         if self._guard.is_draining and _is_between(type, data):
             self._guard.is_cut = True
@@ -154,3 +162,16 @@ class GuardedStore:
 def attempts_of(records: Sequence[Record], run_id: str) -> int:
     """How often a durable run was begun or gone on with in a session."""
     return sum(each.type == "run" and each.data.get(MARK) == run_id for each in records)
+
+
+def part_of(records: Sequence[Record], run_id: str) -> Sequence[Record]:
+    """A session up to where a run with another task began behind this one; all of it if none did.
+
+    Two runs may share a session. While one of them waits for an answer, or its worker is dead, another one
+    goes on there: what stands behind its beginning says nothing about this run.
+    """
+    ours = [n for n, each in enumerate(records) if each.type == "run" and each.data.get(MARK) == run_id]
+    for number in range(ours[-1] + 1 if ours else 0, len(records)):
+        if records[number].type == "run" and isinstance(records[number].data.get("task"), str):
+            return records[:number]
+    return records

@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from pure_agent_loop.durable.delivery import Delivery
 from pure_agent_loop.durable.times import Cron, Every, Times, local_zone, zone_of
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.paths import expanded
 from pure_agent_loop.sessions import check_session_id
 
 HEARTBEAT_FILE = "HEARTBEAT.md"
@@ -90,7 +90,7 @@ class Schedule:
         if self.prompt_file is not None:
             if not str(self.prompt_file).strip():
                 raise ConfigError("prompt_file='' is no file.")
-            object.__setattr__(self, "prompt_file", str(Path(self.prompt_file).expanduser().absolute()))
+            object.__setattr__(self, "prompt_file", str(expanded(self.prompt_file).absolute()))
 
     def _check_options(self) -> None:
         for field, choices in _CHOICES.items():

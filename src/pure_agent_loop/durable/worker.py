@@ -116,6 +116,7 @@ class Worker:
             await self._shut_down(dbos)
             with contextlib.suppress(Exception):  # else another worker finds them without being told
                 await self._in_thread(self._client.hand_over, self.executor)
+            await self._in_thread(getattr(self._store, "close", lambda: None))
             liveness.close()
             self._threads.shutdown(wait=False)
 
@@ -125,7 +126,7 @@ class Worker:
         dbos(
             config={
                 "name": APP_NAME,
-                "system_database_url": self._client.database.url,
+                "system_database_url": self._client.database.engine_url,
                 "application_version": APP_VERSION,
                 "executor_id": self.executor,
                 "serializer": json_serializer(),

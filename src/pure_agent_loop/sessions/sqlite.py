@@ -21,6 +21,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.locking import OPEN_FLAGS
+from pure_agent_loop.paths import expanded
 from pure_agent_loop.sessions.disk import sync_folder
 from pure_agent_loop.sessions.lock import SessionLock, take_lock
 from pure_agent_loop.sessions.log import BaseLog
@@ -102,7 +103,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
-        self.path = Path(path).expanduser().absolute()
+        self.path = expanded(path).absolute()
         self._locks = self.path.with_name(self.path.name + ".locks")
         self._now = now
 

@@ -68,9 +68,14 @@ class Child:
         """Money it has spent."""
         return 0.0 if self.state is None else self.state.ledger.cost
 
+    @property
+    def calls(self) -> int:
+        """Tool calls of this run of it, those of its own subagents among them."""
+        return 0 if self.state is None else self.state.ledger.tool_calls
+
     def spent(self) -> dict[str, Any]:
         """The same for the account of the run that gave the task; see `ToolOutcome`."""
-        return {"usage": self.usage.to_dict(), "cost": self.cost}
+        return {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
 
     def note(self, event: Event) -> bool:
         """Take in what happened in its run.

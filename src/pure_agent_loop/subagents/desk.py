@@ -275,7 +275,7 @@ class Desk:
         open_ones = [child for child in self.children.values() if not self._is_counted(child)]
         tokens = used.tokens + sum(child.usage.total_tokens for child in open_ones)
         cost = used.cost + sum(child.cost for child in open_ones)
-        calls = used.tool_calls + sum(child.record.calls for child in open_ones)
+        calls = used.tool_calls + sum(child.calls for child in open_ones)
         reached = (
             ("tokens", tokens, limits.max_tokens),
             ("money", cost, limits.max_cost),

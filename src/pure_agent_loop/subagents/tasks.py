@@ -136,12 +136,21 @@ class TaskRecord:
             record = cls(**{name: data[name] for name in _NAMES if name in data})
         except (TypeError, KeyError) as error:
             raise ConfigError(f"This is no record of a task: {error}") from error
+        wrong = [name for name, kinds in _KINDS.items() if not isinstance(getattr(record, name), kinds)]
+        if wrong:
+            raise ConfigError(
+                f"This is no record of a task: its {wrong[0]} is {getattr(record, wrong[0])!r:.40}."
+            )
         if record.state not in TRANSITIONS:
             raise ConfigError(f"This is no record of a task: its state is {record.state!r:.40}.")
         return record
 
 
 _NAMES = tuple(each.name for each in fields(TaskRecord))
+_KINDS: dict[str, tuple[type, ...]] = {  # a time may be a whole number
+    name: (float, int) if isinstance(value, float) else (type(value),)
+    for name, value in asdict(TaskRecord("", "", "")).items()
+}
 
 
 class TaskStore:
@@ -195,17 +204,21 @@ class TaskStore:
             TaskNotFoundError: There is none, or it cannot be read.
         """
         try:
-            data = json.loads(self._path(task_id, "json").read_text(encoding="utf-8"))
-            record = TaskRecord.from_dict(data)
-        except (OSError, ValueError, AttributeError) as error:
+            record = self._read(task_id)
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
             raise TaskNotFoundError(f"There is no task {task_id!r} in {self.folder}.") from error
         if record.state in ("pending", "running", "backgrounded") and not self.is_at_work(task_id):
-            again = self._path(task_id, "json")
             with contextlib.suppress(OSError, ValueError):  # it may have ended between the two looks
-                record = TaskRecord.from_dict(json.loads(again.read_text(encoding="utf-8")))
+                record = self._read(task_id)
             if record.state in ("pending", "running", "backgrounded"):
                 record.to("killed")
                 record.ended, record.error = record.last_activity, "its process ended"
+        return record
+
+    def _read(self, task_id: str) -> TaskRecord:
+        record = TaskRecord.from_dict(json.loads(self._path(task_id, "json").read_text(encoding="utf-8")))
+        if record.id != task_id:
+            raise ConfigError(f"This is no record of the task {task_id}: its id is {record.id!r:.40}.")
         return record
 
     def list(self, parent: str | None = None) -> list[TaskRecord]:
