@@ -115,9 +115,8 @@ class Attempt:
         if count >= MOST_ATTEMPTS:
             words = f"{count} attempts ended before the run did"
             return {"stop_reason": "killed", "content": "", "error": words, "steps": 0}
-        was_left = count > 0 and len(part) < len(
-            records
-        )  # it begins again, behind the one that went on there
+        # Another run went on there: this one begins again, behind it.
+        was_left = count > 0 and len(part) < len(records)
         if was_left:
             await self._in_thread(self._client.forget_answers, self._run_id)
         run: Run = await self._in_thread(partial(self._open, is_new=count == 0 or was_left))

@@ -100,9 +100,8 @@ class Database:
             )
         self._lock = threading.RLock()
         self._connection: Any = None
-        self._was_there = (
-            self.is_sqlite
-        )  # a server that never answered is more likely named wrongly than away
+        # A server that has never answered is more likely named wrongly than away.
+        self._was_there = self.is_sqlite
 
     @property
     def shown(self) -> str:

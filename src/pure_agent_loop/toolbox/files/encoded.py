@@ -43,8 +43,10 @@ class EncodedText:
 
 def is_binary(data: bytes) -> bool:
     """Whether the content, or beginning, of a file is no text."""
-    looks_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)  # which begins as it does
-    return b"\0" in data and not looks_utf16
+    is_utf16 = data.startswith(UTF16) and not data.startswith(
+        codecs.BOM_UTF32_LE
+    )  # it begins in the same way
+    return b"\0" in data and not is_utf16
 
 
 def _errors(encoding: str) -> str:
