@@ -186,6 +186,28 @@ def test_one_that_cannot_be_read_here_does_not_keep_the_others(desk, caplog):
     assert "No/Where" in caplog.text
 
 
+@pytest.mark.parametrize("state", ["due", "running", "answered", "delivering"])
+def test_what_another_machine_has_fired_is_left_to_it_where_its_zone_is_not_known(desk, state):
+    desk.add(name="a", deliver=to_session("chat"))
+    desk.add(name="b", deliver=to_session("chat"))
+    desk.time += 300
+    ours, other = desk.first.fire()
+    change = desk.clients[0].database.change
+    change("UPDATE @firings SET spec = replace(spec, 'UTC', 'No/Where') WHERE run = ?", ours)
+    change("UPDATE @firings SET state = ?, owner = 'gone'", state)
+    if state == "running":
+        for run_id in (ours, other):
+            desk.clients[0].submit("worker", "x", run_id=run_id)
+            desk.clients[0].cancel(run_id)
+    desk.first.look()
+    assert desk.states("a") == [(300, state)]
+    assert desk.states("b") == [(300, {"due": "running", "running": "failed"}.get(state, state))]
+    assert desk.first.waiting() == ([other] if state == "answered" else [])
+    assert [each.run_id for each in desk.first.parcels_of("gone")] == (
+        [other] if state == "delivering" else []
+    )
+
+
 def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
     desk.add(name="odd", prompt="", prompt_file=tmp_path / "\udcff", deliver=to_session("chat"))
     desk.add(name="other")

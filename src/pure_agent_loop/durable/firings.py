@@ -106,10 +106,8 @@ class Firings:
         fired: list[str] = []
         for name, spec, anchor, next_at, revision in self._database.rows(_DUE, self.now()):
             now = self.now()
-            try:
-                schedule = Schedule.from_dict(json.loads(spec))
-            except PureAgentLoopError as error:  # another machine may know its zone
-                LOG.warning("The schedule %s cannot be run here: %s", name, error)
+            schedule = _usable(name, spec)
+            if schedule is None:
                 continue
             times = schedule.times(anchor)
             dues = due_times(times, next_at, now, schedule.missed, schedule.max_missed)
@@ -120,8 +118,10 @@ class Firings:
     def submit(self) -> None:
         """Submit what waits, one run of a schedule at a time; the run's id keeps it from being done twice."""
         for run_id, due, spec in self._database.rows(_WAITING):
+            schedule = _usable(run_id, spec)
+            if schedule is None:
+                continue
             try:
-                schedule = Schedule.from_dict(json.loads(spec))
                 prompt = _prompt(schedule)
                 if not prompt.strip():
                     self._move(run_id, "due", "empty", detail=f"{schedule.prompt_file} is missing or empty")
@@ -144,19 +144,20 @@ class Firings:
         found = self._client.engine.list_workflows(workflow_ids=[run_id for run_id, _ in running])
         ended = {each.run_id: each for each in map(task_info, found) if each.has_ended}
         for run_id, spec in running:
-            if run_id in ended:
-                state, detail = _after_run(Schedule.from_dict(json.loads(spec)), ended[run_id])
+            schedule = _usable(run_id, spec) if run_id in ended else None
+            if schedule is not None:
+                state, detail = _after_run(schedule, ended[run_id])
                 self._move(run_id, "running", state, ended[run_id].content, detail)
 
     # -- deliveries -----------------------------------------------------------------------------
 
     def waiting(self) -> list[str]:
-        """Runs whose answer can be delivered now."""
+        """Runs whose answer can be delivered now, by this machine."""
         rows = self._database.rows(
-            "SELECT run FROM @firings WHERE state = 'answered' AND not_before <= ? ORDER BY number",
+            "SELECT run, spec FROM @firings WHERE state = 'answered' AND not_before <= ? ORDER BY number",
             self.now(),
         )
-        return [str(run_id) for (run_id,) in rows]
+        return [str(run_id) for run_id, spec in rows if _usable(run_id, spec) is not None]
 
     def claim(self, run_id: str) -> Parcel | None:
         """Say that this worker delivers an answer; None if another one does."""
@@ -191,8 +192,10 @@ class Firings:
 
     def parcels_of(self, owner: str) -> list[Parcel]:
         """What a worker was delivering."""
-        rows = self._database.rows("SELECT run FROM @firings WHERE state = 'delivering' AND owner = ?", owner)
-        return [self._parcel(run_id) for (run_id,) in rows]
+        rows = self._database.rows(
+            "SELECT run, spec FROM @firings WHERE state = 'delivering' AND owner = ?", owner
+        )
+        return [self._parcel(run_id) for run_id, spec in rows if _usable(run_id, spec) is not None]
 
     def _parcel(self, run_id: str) -> Parcel:
         (row,) = self._database.rows(
@@ -220,6 +223,15 @@ def _fire(
         fired.append(run_id)
     run(_PRUNE, schedule.name, schedule.name, KEPT)
     return fired
+
+
+def _usable(name: str, spec: str) -> Schedule | None:
+    """A schedule; None if this machine does not know its zone: another one may."""
+    try:
+        return Schedule.from_dict(json.loads(spec))
+    except PureAgentLoopError as error:
+        LOG.warning("The schedule of %s cannot be used here: %s", name, error)
+        return None
 
 
 def _after_run(schedule: Schedule, info: TaskInfo) -> tuple[str, str]:
