@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -168,6 +169,23 @@ def test_after_a_crash_the_agent_is_told_and_can_go_on(crashed):
     assert check_history(result.messages) == []
     later = check_result(parent(llm).run("more", session_id="trip"))
     assert notices(later.messages) == told
+
+
+def test_on_another_machine_the_agent_is_told_that_nothing_is_known(crashed, home, monkeypatch):
+    begun = only_task().id
+    crashed.send_signal(signal.SIGKILL)
+    crashed.wait()
+    elsewhere = home.with_name("elsewhere")
+    (elsewhere / "sessions").mkdir(parents=True)
+    shutil.copy(home / "sessions" / "trip.jsonl", elsewhere / "sessions")
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(elsewhere))
+    llm = family(parent=["I see.", "later"])
+    result = check_result(parent(llm).run("what became of it?", session_id="trip"))
+    (told,) = notices(result.messages)
+    assert told.startswith(f"[task {begun} killed]")
+    assert "Nothing is known of it here" in told
+    later = check_result(parent(llm).run("more", session_id="trip"))
+    assert notices(later.messages) == [told]
 
 
 def test_a_task_in_another_process_is_killed_and_that_is_told(crashed):

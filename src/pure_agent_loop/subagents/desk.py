@@ -20,6 +20,7 @@ from pure_agent_loop.starting import begin_in_session
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
+from pure_agent_loop.subagents.past import is_told, left_open
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
@@ -399,10 +400,15 @@ class Desk:
 
     def is_told(self, record: TaskRecord) -> bool:
         """True if the history already says how a task ended."""
-        marks = (f"[task {record.id} {record.state}]", f"【task {record.id} {record.state}】")
-        texts = [str(message.get("content")) for message in self._state.messages]
-        texts += [each.text for each in self._state.held]
-        return any(mark in text for text in texts for mark in marks)
+        texts = [*(str(each.get("content")) for each in self._state.messages), *self._held()]
+        return is_told(texts, record.id, record.state)
+
+    def left_open(self) -> list[str]:
+        """Tasks that were begun in the background, and of which the history says no more."""
+        return left_open(self._state.messages, self._held())
+
+    def _held(self) -> list[str]:
+        return [each.text for each in self._state.held]
 
     @property
     def session_id(self) -> str:

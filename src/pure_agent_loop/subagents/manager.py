@@ -139,7 +139,9 @@ class SubagentManager:
 
     def _tell_old(self, desk: Desk, session: str) -> None:
         assert desk.tasks is not None
-        for record in reversed(desk.tasks.list(session)):
+        known_here = desk.tasks.list(session)
+        self._tell_gone(desk, session, {record.id for record in known_here})
+        for record in reversed(known_here):
             if record.delivered or not (record.is_over or record.state == "waiting_permission"):
                 continue
             known = self._remembered.get(record.id)
@@ -156,6 +158,16 @@ class SubagentManager:
                 desk.notify(child)
             with suppress(PureAgentLoopError):
                 desk.tasks.save(record)
+
+    def _tell_gone(self, desk: Desk, session: str, known: set[str]) -> None:
+        """Tell about tasks that were begun where their records are, and that is not here."""
+        for task_id in desk.left_open():
+            name = task_id.rpartition("-")[0]
+            if task_id in known or name not in self.definitions:
+                continue
+            record = TaskRecord(task_id, name, "", state="killed", parent=session, background=True)
+            head = self.words.notice.format(id=task_id, state=record.state, agent=name)
+            desk.put(Child(record, self.definitions[name]), f"{head}\n{self.words.gone}")
 
     def find(self, desk: Desk, task_id: str) -> Child | None:
         """A task of this run, of its session, or of a run without one."""

@@ -23,6 +23,7 @@ class SubagentWords:
     headline: str
     notice: str
     lost: str
+    gone: str
     cut: str
     waiting: str
     failed: str
@@ -70,6 +71,8 @@ ENGLISH = SubagentWords(
     notice="[task {id} {state}] A notice about the subagent '{agent}', not a message of the user.",
     lost="The program ended while it was at work. It has not finished; what it did until then may have "
     "happened. To go on: task(agent={agent!r}, prompt=..., resume={id!r}).",
+    gone="Nothing is known of it here: the machine it was on, or its record, is gone. What it did until then "
+    "may have happened. If you still need it, give the task anew.",
     cut="[{count} characters are left out. task_output(task_id={id!r}) gives the whole answer.{file}]",
     waiting="It needs a permission that nobody here can give: {calls}. Do it in another way, or tell the "
     "user.",
@@ -127,6 +130,8 @@ CHINESE = SubagentWords(
     lost="程序在它工作时结束了。它没有完成；在此之前做的事可能已经发生。"
     "要继续：task(agent={agent!r}, prompt=..., "
     "resume={id!r})。",
+    gone="这里没有关于它的记录：它所在的机器或它的记录已不在。在此之前做的事可能已经发生。"
+    "如果仍然需要，请重新交付这项任务。",
     cut="【省略了 {count} 个字符。task_output(task_id={id!r}) 给出完整回答。{file}】",
     waiting="它需要一个在这里无人能给的许可：{calls}。请换一种办法，或告诉用户。",
     failed="它失败了：{error}",

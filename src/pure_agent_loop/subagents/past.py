@@ -1,0 +1,31 @@
+"""What a history says about tasks: how they ended, and which of them nobody has told the end of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pure_agent_loop.messages import Message
+
+# As `SubagentWords` writes it, in both languages.
+_MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
+_OPEN = ("pending", "backgrounded")
+
+
+def is_told(texts: Iterable[str], task_id: str, state: str) -> bool:
+    """True if one of them says that a task is in a state."""
+    return any((task_id, state) in _MARK.findall(text) for text in texts)
+
+
+def left_open(messages: Sequence[Message], more: Iterable[str]) -> list[str]:
+    """Tasks that were begun beside the run, and of which nothing was heard after that.
+
+    Args:
+        messages: The history.
+        more: Texts that will be part of it.
+    """
+    results = [str(each.get("content")) for each in messages if each["role"] == "tool"]
+    begun = [found for text in results if (found := _MARK.match(text)) and found[2] in _OPEN]
+    texts = [*(str(each.get("content")) for each in messages), *more]
+    ended = {name for text in texts for name, state in _MARK.findall(text) if state not in _OPEN}
+    return [name for name in dict.fromkeys(each[1] for each in begun) if name not in ended]
