@@ -5,7 +5,7 @@
 
 Each worker is a ``pal worker`` process, forked from one that has imported everything. The model is a server
 in a process of its own, and PostgreSQL is a real one that writes to the disk. Every few seconds a worker
-that has runs is killed (SIGKILL) and a new one started. With ``--freeze`` each second one is stopped for
+that has runs is killed (stopped first, so that it is known which runs it had) and a new one started. With ``--freeze`` each second one is stopped for
 longer than its lease and woken later instead; with ``--restart-database`` the database crashes half way and
 is away for two seconds. At the end each run is compared with its session and with the marks that its tools
 left in a file. The takeover time is from a kill to the first record that another worker wrote in a run of
@@ -175,21 +175,29 @@ class Fleet:
                 raise RuntimeError("\n".join(each.said for each in self.workers))
             time.sleep(0.05)
 
-    def _pick(self, rng: random.Random, engine: Engine) -> Worker | None:
-        """One of at least two that work; one that has runs."""
+    def _stopped(self, rng: random.Random, engine: Engine) -> tuple[Worker, Event] | None:
+        """One of at least two that work, stopped in the middle of runs; None if it is not the moment."""
         awake = [each for each in self.workers if each.is_ready and not each.frozen_until]
         busy = {each.worker for each in engine.tasks("running", limit=None)}
         chosen = [each for each in awake if each.executor in busy]
-        return rng.choice(chosen) if chosen and len(awake) > 1 else None
+        if not chosen or len(awake) < 2:
+            return None
+        victim = rng.choice(chosen)
+        os.kill(victim.pid, signal.SIGSTOP)
+        event = Event(time.time(), runs_of(engine, victim.executor))
+        if not event.runs:  # they have ended meanwhile
+            os.kill(victim.pid, signal.SIGCONT)
+            return None
+        return victim, event
 
     def kill(self, rng: random.Random, engine: Engine) -> bool:
         """Kill one, and begin a new one; False if it is not the moment."""
-        victim = self._pick(rng, engine)
-        if victim is None:
+        stopped = self._stopped(rng, engine)
+        if stopped is None:
             return False
+        victim, event = stopped
         os.kill(victim.pid, signal.SIGKILL)
-        moment = time.time()
-        self.killed.append(Event(moment, runs_of(engine, victim.executor)))
+        self.killed.append(event)
         self.workers.remove(victim)
         self.gone.append(victim)
         self.start()
@@ -197,12 +205,12 @@ class Fleet:
 
     def freeze(self, rng: random.Random, engine: Engine, seconds: float) -> bool:
         """Stop one for some time; False if it is not the moment."""
-        victim = self._pick(rng, engine)
-        if victim is None:
+        stopped = self._stopped(rng, engine)
+        if stopped is None:
             return False
-        os.kill(victim.pid, signal.SIGSTOP)
+        victim, event = stopped
         victim.frozen_until = time.monotonic() + seconds
-        self.frozen.append(Event(time.time(), runs_of(engine, victim.executor)))
+        self.frozen.append(event)
         return True
 
     def wake(self) -> None:

@@ -110,7 +110,7 @@ class Client:
             **({} if priority is None else {"priority": priority}),
         }
         session = run_id if session_id is None else check_session_id(session_id)
-        with self._asking():
+        with self.asking():
             self.engine.enqueue(options, agent, clean_text(task), session)
         return run_id
 
@@ -140,7 +140,7 @@ class Client:
         Raises:
             DurableError: There is none of that id.
         """
-        with self._asking():
+        with self.asking():
             found = self.engine.list_workflows(workflow_ids=[storable(str(run_id))], name=WORKFLOW)
         if not found:
             raise DurableError(f"There is no run {run_id!r:.100} in {self.database.shown}.")
@@ -166,7 +166,7 @@ class Client:
             options["status"] = _STATES.get(status, ["SUCCESS"])
         offset = 0
         while True:
-            with self._asking():
+            with self.asking():
                 page = self.engine.list_workflows(**options, offset=offset)
             yield from map(task_info, page)
             if len(page) < _PAGE:
@@ -179,9 +179,9 @@ class Client:
         """Cancel a run, whatever it does or waits for. One that has ended stays as it is."""
         if self.info(run_id).status == "waiting_permission":
             # For the engine it is done; where nobody takes it up it can be cancelled.
-            with self._asking(), contextlib.suppress(import_dbos().error.DBOSException):
+            with self.asking(), contextlib.suppress(import_dbos().error.DBOSException):
                 self.engine.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
-        with self._asking():
+        with self.asking():
             self.engine.cancel_workflow(run_id)
         return self.info(run_id)
 
@@ -218,7 +218,7 @@ class Client:
     def _go_on(self, info: TaskInfo) -> None:
         queue = self._queue_of(info.agent)
         # Two who answer at the same moment both come here: the second finds that it goes on already.
-        with self._asking(), contextlib.suppress(import_dbos().error.DBOSException):
+        with self.asking(), contextlib.suppress(import_dbos().error.DBOSException):
             self.engine.rewind_workflow(info.run_id, queue_name=queue)
 
     # -- for workers ----------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Client:
         return [run_id for run_id, _ in rows]
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def asking(self) -> Iterator[None]:
         """What the database said, as an error of ours."""
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -269,5 +269,5 @@ class Client:
         else:
             made = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
         if not made:
-            with self._asking():
+            with self.asking():
                 dbos.DBOS.migrate(self.database.engine_url)

@@ -101,7 +101,8 @@ class Worker:
         dbos = import_dbos().DBOS
         sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
         try:
-            await self._launch(dbos)
+            with self._client.asking():  # it may be away just now
+                await self._launch(dbos)
             await self._in_thread(self._client.offer, self.queues)
             sweeper.start()
             self._ticker.start()
