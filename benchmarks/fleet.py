@@ -5,11 +5,11 @@
 
 Each worker is a ``pal worker`` process, forked from one that has imported everything. The model is a server
 in a process of its own, and PostgreSQL is a real one that writes to the disk. Every few seconds a worker
-that has runs is killed (stopped first, so that it is known which runs it had) and a new one started. With ``--freeze`` each second one is stopped for
-longer than its lease and woken later instead; with ``--restart-database`` the database crashes half way and
-is away for two seconds. At the end each run is compared with its session and with the marks that its tools
-left in a file. The takeover time is from a kill to the first record that another worker wrote in a run of
-the dead one.
+that has runs is killed (stopped first, so that it is known which runs it had) and a new one started. With
+``--freeze`` each second one is stopped for longer than its lease and woken later instead; with
+``--restart-database`` the database crashes half way and is away for two seconds. At the end each run is
+compared with its session and with the marks that its tools left in a file. The takeover time is from a kill
+to the first record that another worker wrote in a run of the dead one.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Attempt:
         was_left = count > 0 and len(part) < len(records)
         if was_left:
             await self._in_thread(self._client.forget_answers, self._run_id)
-        run: Run = await self._in_thread(partial(self._open, is_new=count == 0 or was_left))
+        run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or was_left))
         await self._watch(run)
         failure = run.state.failure
         if isinstance(failure, SessionError):  # nothing could be written: what stands there counts
@@ -132,9 +132,9 @@ class Attempt:
     def _records(self) -> list[Record]:
         return self._store.read(self._session_id).records if self._store.exists(self._session_id) else []
 
-    def _open(self, *, is_new: bool) -> Run:
+    def _open(self, records: list[Record], *, is_new: bool) -> Run:
         takeover = self._takeover and not is_new
-        store = GuardedStore(self._store, self._run_id, self.guard, takeover=takeover)
+        store = GuardedStore(self._store, self._run_id, self.guard, records, takeover=takeover)
         task = self._task if is_new else None
         inbox = Inbox()
         run = self._agent.prepare(

@@ -128,17 +128,28 @@ class GuardedStore:
         store: Where sessions are kept.
         run_id: The durable run.
         guard: What is to become of the attempt.
+        seen: What was in the session when it was decided how to go on.
         takeover: Take the session from a writer who lost the run, where a store can do that.
     """
 
-    def __init__(self, store: SessionStore, run_id: str, guard: Guard, *, takeover: bool) -> None:
-        self._store, self._run_id, self._guard = store, run_id, guard
+    def __init__(
+        self, store: SessionStore, run_id: str, guard: Guard, seen: Sequence[Record], *, takeover: bool
+    ) -> None:
+        self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
         self.records: Sequence[Record] = ()  # what was in the session when it was opened
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
 
     def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
-        """Open a session for writing."""
+        """Open a session for writing.
+
+        Raises:
+            SessionLockedError: Another process has it, or had it since it was looked at: this one may have
+                been frozen meanwhile, and the run be over.
+        """
         log = self._store.open(session_id, create=create, **self._options)
+        if [each.id for each in log.records[-1:]] != [each.id for each in self._seen[-1:]]:
+            log.close()
+            raise SessionLockedError(session_id, "another process, which has written to it just now")
         self.records = log.records
         return GuardedLog(log, self._run_id, self._guard)
 
