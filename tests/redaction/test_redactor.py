@@ -232,3 +232,16 @@ class TestStreams:
 def test_addresses_as_they_are_shown():
     assert shown_url("http://u:p@h:1/v1?api_key=x&a=b#c") == "http://h:1/v1?api_key=...&a=b#c"
     assert shown_url("no address") == "no address"
+
+
+def test_a_long_text_is_searched_as_a_short_one_is():
+    few, many = (
+        Redactor({"A": "one-secret-value"}, {}),
+        Redactor({f"K{n}": f"{n:04}-abcdefgh" for n in range(300)}, {}),
+    )
+    for redactor, secret in ((few, "one-secret-value"), (many, "0123-abcdefgh")):
+        for filler in ("", "plain words " * 2_000):  # below and above where it is searched in another way
+            text = f"{filler}<{secret}>{filler}"
+            assert secret not in redactor.redact_known(text)
+            assert redactor.redact_known(text).replace(filler, "") == redactor.redact_known(f"<{secret}>")
+    assert Redactor({}, {}).redact_known("one-secret-value" * 2_000) == "one-secret-value" * 2_000
