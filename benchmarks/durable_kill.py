@@ -182,6 +182,9 @@ def compare_runs(
     counts: Counter[str] = Counter(attempts=0, ambiguous=0, reruns=0, steps=0)
     marks = Counter(marks_path.read_text().splitlines())
     for number, run_id in enumerate(run_ids):
+        if not store.exists(run_id):
+            wrong.append(f"{run_id} has no session")
+            continue
         records = store.read(run_id).records
         counts["attempts"] += sum(each.type == "run" for each in records)
         wrong += [f"{run_id}: {each}" for each in _repeated(records)]

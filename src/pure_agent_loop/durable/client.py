@@ -257,9 +257,10 @@ class Client:
         """What the database said, as an error of ours."""
         from sqlalchemy.exc import SQLAlchemyError
 
+        raised: tuple[type[BaseException], ...] = (SQLAlchemyError, *self.database.errors())
         try:
             yield
-        except SQLAlchemyError as error:
+        except raised as error:
             words = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise DurableError(f"The database {self.database.shown} cannot be used: {words}") from error
 

@@ -200,7 +200,7 @@ class Database:
                         self._connection = self._open()
                         self._was_there = True
                     return work(self._connection)
-                except self._errors() as error:
+                except self.errors() as error:
                     with contextlib.suppress(Exception):
                         self.close()
                     self._connection = None
@@ -252,7 +252,8 @@ class Database:
             return statement.replace("@", "pal_")
         return statement.replace("@", f"{_SCHEMA}.").replace("?", "%s")
 
-    def _errors(self) -> tuple[type[BaseException], ...]:
+    def errors(self) -> tuple[type[BaseException], ...]:
+        """What the driver raises."""
         return (sqlite3.Error,) if self.is_sqlite else (_psycopg().Error,)
 
     def _is_passing(self, error: BaseException) -> bool:

@@ -97,11 +97,12 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         await self._in_thread(lambda: self._client.engine)  # says what is wrong with the database
         self._store = await self._in_thread(self._sessions)
-        liveness = await self._in_thread(self._make_liveness)
+        with self._client.asking():  # it may be away just now
+            liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
         sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
         try:
-            with self._client.asking():  # it may be away just now
+            with self._client.asking():
                 await self._launch(dbos)
             await self._in_thread(self._client.offer, self.queues)
             sweeper.start()
