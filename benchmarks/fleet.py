@@ -289,6 +289,8 @@ def watch(
         fleet.wake()
         fleet.revive()
         known = engine.tasks("running", limit=None) + engine.tasks("pending", limit=None)
+        if not known:  # one may have moved between the two questions
+            known = [each for each in engine.tasks(limit=None) if not each.has_ended]
         if len(known) != left:
             give_up = time.monotonic() + options.patience
         left = len(known)
