@@ -300,6 +300,18 @@ def as_permission(verdict: object) -> Permission:
     return ALLOWED if verdict == "allow" else Permission("deny")
 
 
+def as_answer(verdict: object) -> Permission:
+    """What a person said to a question, as a `Permission`.
+
+    Raises:
+        ConfigError: It is neither ``allow`` nor ``deny``.
+    """
+    given = verdict.behavior if isinstance(verdict, Permission) else verdict
+    if given not in ("allow", "deny"):
+        raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
+    return as_permission(verdict)
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What was decided about one call. Part of the state, so that nothing is decided or asked twice.

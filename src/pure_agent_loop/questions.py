@@ -12,7 +12,7 @@ from pure_agent_loop.permissions import (
     PermissionRequest,
     Ruling,
     Verdict,
-    as_permission,
+    as_answer,
     call_key,
     to_arguments,
 )
@@ -55,11 +55,7 @@ class Questions(ABC):
         if call_id not in asked:
             waiting = ", ".join(asked) or "none"
             raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
-        given = verdict.behavior if isinstance(verdict, Permission) else verdict
-        if given not in ("allow", "deny"):
-            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
-        permission = as_permission(verdict)
-        self.rule(call_id, permission, asked[call_id].args)
+        self.rule(call_id, as_answer(verdict), asked[call_id].args)
 
     def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
         """Write down what was decided about a pending call."""

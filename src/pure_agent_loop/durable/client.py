@@ -22,7 +22,7 @@ from pure_agent_loop.durable.values import (
     task_info,
 )
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.permissions import Permission, Verdict, as_permission
+from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.sessions import check_session_id, new_session_id
 from pure_agent_loop.task_states import TASK_STATES
 from pure_agent_loop.text import clean_text
@@ -197,10 +197,7 @@ class Client:
         if call_id not in asked:
             waiting = ", ".join(asked) or "none"
             raise ConfigError(f"No question of {run_id!r} waits for {call_id!r:.80}. Waiting: {waiting}.")
-        given = verdict.behavior if isinstance(verdict, Permission) else verdict
-        if given not in ("allow", "deny"):
-            raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
-        plain = json.dumps(asdict(as_permission(verdict)))
+        plain = json.dumps(asdict(as_answer(verdict)))
         self.database.change(_SAY, run_id, asked[call_id].step, call_id, plain)
         answered = self.answers(run_id)
         if all((each.step, each.call_id) in answered for each in info.questions):
