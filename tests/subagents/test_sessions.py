@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,10 @@ def test_after_a_crash_the_agent_is_told_and_can_go_on(crashed):
 
 
 def test_on_another_machine_the_agent_is_told_that_nothing_is_known(crashed, home, monkeypatch):
-    begun = only_task().id
+    begun, give_up = only_task().id, time.monotonic() + 60
+    while f"[task {begun} backgrounded]" not in (home / "sessions" / "trip.jsonl").read_text():
+        assert time.monotonic() < give_up, "the task was not said to be begun"
+        time.sleep(0.01)
     crashed.send_signal(signal.SIGKILL)
     crashed.wait()
     elsewhere = home.with_name("elsewhere")

@@ -20,7 +20,7 @@ from pure_agent_loop.starting import begin_in_session
 from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
-from pure_agent_loop.subagents.past import is_told, left_open
+from pure_agent_loop.subagents.past import left_open, told_of
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
@@ -398,17 +398,14 @@ class Desk:
     def _clean(self, text: str) -> str:
         return text if self._kit.redactor is None else self._kit.redactor.redact(text)
 
-    def is_told(self, record: TaskRecord) -> bool:
-        """True if the history already says how a task ended."""
-        texts = [*(str(each.get("content")) for each in self._state.messages), *self._held()]
-        return is_told(texts, record.id, record.state)
+    def told(self) -> set[tuple[str, str]]:
+        """What the history already says of tasks: each with a state."""
+        texts = [str(each.get("content")) for each in self._state.messages]
+        return told_of([*texts, *(each.text for each in self._state.held)])
 
-    def left_open(self) -> list[str]:
+    def left_open(self, told: Iterable[tuple[str, str]]) -> list[str]:
         """Tasks that were begun in the background, and of which the history says no more."""
-        return left_open(self._state.messages, self._held())
-
-    def _held(self) -> list[str]:
-        return [each.text for each in self._state.held]
+        return left_open(self._state.messages, told)
 
     @property
     def session_id(self) -> str:

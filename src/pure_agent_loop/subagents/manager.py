@@ -140,13 +140,15 @@ class SubagentManager:
     def _tell_old(self, desk: Desk, session: str) -> None:
         assert desk.tasks is not None
         known_here = desk.tasks.list(session)
-        self._tell_gone(desk, session, {record.id for record in known_here})
+        told = desk.told()
+        known_ids = {record.id for record in known_here}
+        self._tell_gone(desk, session, [name for name in desk.left_open(told) if name not in known_ids])
         for record in reversed(known_here):
             if record.delivered or not (record.is_over or record.state == "waiting_permission"):
                 continue
             known = self._remembered.get(record.id)
             child = known or Child(record, self.definitions.get(record.agent, EXPLORE))
-            if desk.is_told(record):
+            if (record.id, record.state) in told:
                 record.delivered = True
             elif record.error == "its process ended":
                 head = self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
@@ -159,11 +161,11 @@ class SubagentManager:
             with suppress(PureAgentLoopError):
                 desk.tasks.save(record)
 
-    def _tell_gone(self, desk: Desk, session: str, known: set[str]) -> None:
+    def _tell_gone(self, desk: Desk, session: str, gone: Iterable[str]) -> None:
         """Tell about tasks that were begun where their records are, and that is not here."""
-        for task_id in desk.left_open():
+        for task_id in gone:
             name = task_id.rpartition("-")[0]
-            if task_id in known or name not in self.definitions:
+            if name not in self.definitions:
                 continue
             record = TaskRecord(task_id, name, "", state="killed", parent=session, background=True)
             head = self.words.notice.format(id=task_id, state=record.state, agent=name)

@@ -12,20 +12,19 @@ _MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
 _OPEN = ("pending", "backgrounded")
 
 
-def is_told(texts: Iterable[str], task_id: str, state: str) -> bool:
-    """True if one of them says that a task is in a state."""
-    return any((task_id, state) in _MARK.findall(text) for text in texts)
+def told_of(texts: Iterable[str]) -> set[tuple[str, str]]:
+    """Tasks and their states, as far as texts say them."""
+    return {(name, state) for text in texts for name, state in _MARK.findall(text)}
 
 
-def left_open(messages: Sequence[Message], more: Iterable[str]) -> list[str]:
+def left_open(messages: Sequence[Message], told: Iterable[tuple[str, str]]) -> list[str]:
     """Tasks that were begun beside the run, and of which nothing was heard after that.
 
     Args:
         messages: The history.
-        more: Texts that will be part of it.
+        told: What it says of tasks; see `told_of`.
     """
     results = [str(each.get("content")) for each in messages if each["role"] == "tool"]
     begun = [found for text in results if (found := _MARK.match(text)) and found[2] in _OPEN]
-    texts = [*(str(each.get("content")) for each in messages), *more]
-    ended = {name for text in texts for name, state in _MARK.findall(text) if state not in _OPEN}
+    ended = {name for name, state in told if state not in _OPEN}
     return [name for name in dict.fromkeys(each[1] for each in begun) if name not in ended]
