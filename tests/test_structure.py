@@ -17,29 +17,65 @@ PACKAGE = "pure_agent_loop"
 LAYERS = [
     (
         "vocabulary",
-        "_version errors text terminal prompts clock cancel events inbox journal threads paths parts hooks",
+        """
+        _version errors text terminal prompts clock cancel events inbox journal threads paths parts
+        hooks calling images locking media memory_file task_states llm llm.values redaction
+        secret_shapes
+        """,
     ),
-    ("vocabulary", "calling images locking media memory_file task_states"),
-    ("vocabulary", "llm llm.values redaction secret_shapes"),
-    ("policies", "limits budget retry doom permissions renderer llm.profiles llm.arguments"),
+    (
+        "policies",
+        """
+        limits budget retry doom permissions renderer llm.profiles llm.arguments
+        """,
+    ),
     (
         "ports",
-        "llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base",
+        """
+        llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base llm.json_check
+        llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode messages tokens tool
+        schema signature docstrings json_schema argument_errors llm.adapt llm.lessons accounting
+        result_budget observers
+        """,
     ),
-    ("ports", "llm.json_check llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode"),
-    ("ports", "messages tokens tool schema signature docstrings json_schema argument_errors"),
-    ("ports", "llm.adapt llm.lessons accounting result_budget observers"),
-    ("state", "questions state kit context measure"),
-    ("actors", "veil part_events hook_calls gate listen reactive compaction equip model_call watching"),
-    ("actors", "tool_round"),
-    ("kernel", "kernel"),
+    (
+        "state",
+        """
+        questions state kit context measure
+        """,
+    ),
+    (
+        "actors",
+        """
+        veil part_events hook_calls gate listen reactive compaction equip model_call watching
+        tool_round
+        """,
+    ),
+    (
+        "kernel",
+        """
+        kernel
+        """,
+    ),
     (
         "facades",
-        "result stream bridge runner starting conversation explain agent_checks agent ai_client loop",
+        """
+        result stream bridge runner starting conversation explain agent_checks agent ai_client loop
+        llm.sdk_errors llm.openai_client local choose sessions session
+        """,
     ),
-    ("facades", "llm.sdk_errors llm.openai_client local choose sessions session"),
-    ("batteries", "toolbox snapshots audit assistant subagents durable testing evaluation doctor"),
-    ("surfaces", "cli __main__ __init__"),
+    (
+        "batteries",
+        """
+        toolbox snapshots audit assistant subagents durable testing evaluation doctor
+        """,
+    ),
+    (
+        "surfaces",
+        """
+        cli __main__ __init__
+        """,
+    ),
 ]
 WHOLE_PACKAGES = {
     "audit",
