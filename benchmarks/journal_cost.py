@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pure_agent_loop.sessions import JsonlStore, PostgresStore, SessionLog, SessionStore, SqliteStore
-from pure_agent_loop.sessions.disk import flush_to_disk
+from pure_agent_loop.support.disk import flush_to_disk
 from pure_agent_loop.testing import PostgresServer
 
 STORES: dict[str, Callable[[Path], SessionStore]] = {

@@ -12,7 +12,7 @@ import pytest
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
-from pure_agent_loop.terminal import safe_text
+from pure_agent_loop.support.terminal import safe_text
 
 EVERY_EVENT = [
     Event.loop_start("list the files"),

@@ -18,9 +18,10 @@ LAYERS = [
     (
         "vocabulary",
         """
-        _version errors text terminal prompts clock cancel events inbox journal threads paths parts
-        hooks calling images locking media memory_file task_states llm llm.values redaction
-        secret_shapes
+        support.front_matter support.disk support.writer_lock support _version errors support.text
+        support.terminal prompts support.clock cancel events inbox journal support.threads
+        support.paths parts hooks calling images support.locking media support.shared_file
+        task_states llm llm.values support.redaction support.secret_shapes
         """,
     ),
     (
@@ -60,8 +61,8 @@ LAYERS = [
     (
         "facades",
         """
-        result stream bridge runner starting conversation explain agent_checks agent ai_client loop
-        llm.sdk_errors llm.openai_client local choose sessions session
+        result stream support.portal runner starting conversation explain agent_checks agent
+        ai_client loop llm.sdk_errors llm.openai_client local choose sessions session
         """,
     ),
     (

@@ -37,12 +37,12 @@ from pure_agent_loop.messages import Message
 from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.redaction import Redactor, redactor_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run, check_types
 from pure_agent_loop.starting import begin_in_session, begin_run
 from pure_agent_loop.state import QueryState
+from pure_agent_loop.support.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pure_agent_loop.bridge import run_sync
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.redaction import shown_url
+from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.redaction import shown_url
 
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 _TEXT_KEYS = ("content", "result", "prompt", "error", "message")
 

@@ -11,7 +11,6 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
-from pure_agent_loop.bridge import run_sync
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.context import Request
 from pure_agent_loop.errors import LLMError
@@ -23,7 +22,8 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.tool import Tool
 

@@ -30,8 +30,8 @@ from pure_agent_loop.permissions import (
     to_arguments,
 )
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 MOST_DENIED_ROUNDS = 3
 

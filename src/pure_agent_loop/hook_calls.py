@@ -16,7 +16,7 @@ from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import as_text, safe_str
+from pure_agent_loop.support.text import as_text, safe_str
 
 
 async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict[str, Any], Ruling | None]:

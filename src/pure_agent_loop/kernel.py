@@ -13,7 +13,7 @@ from pure_agent_loop.measure import measure
 from pure_agent_loop.model_call import respond
 from pure_agent_loop.part_events import end_open_parts
 from pure_agent_loop.state import SUSPENDED, QueryState
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_round import run_calls
 
 

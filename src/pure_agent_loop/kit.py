@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.events import Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -19,9 +18,10 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.state import QueryState
+from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry
 
 Emit = Callable[[Event], Awaitable[None]]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices
-from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.support.clock import Clock, SystemClock
 
 LimitAction = Literal["continue", "warn", "stop"]
 

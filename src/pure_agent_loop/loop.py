@@ -14,9 +14,9 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import prompts_for
-from pure_agent_loop.redaction import redactor_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run, check_client, check_types, start_state
+from pure_agent_loop.support.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 DEFAULT_MAX_STEPS = 15

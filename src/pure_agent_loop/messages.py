@@ -20,7 +20,7 @@ from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.text import as_text, to_jsonable
+from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")

@@ -17,7 +17,7 @@ from pure_agent_loop.part_events import AnswerParts
 from pure_agent_loop.reactive import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tokens import estimate_message, usage_of
 from pure_agent_loop.veil import Veil
 

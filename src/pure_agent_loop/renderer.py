@@ -21,8 +21,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.terminal import excerpt, one_line, safe_text
-from pure_agent_loop.text import counted, to_jsonable
+from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
+from pure_agent_loop.support.text import counted, to_jsonable
 
 Handler = Callable[[Event], str]
 H = TypeVar("H", bound=Callable[[Event], str])
@@ -84,7 +84,7 @@ class Renderer:
         Args:
             name: The tool.
             raw: Do not clean what the function returns: for your own escape sequences. Then clean what you
-                take from the event with `pure_agent_loop.terminal.safe_text`.
+                take from the event with `pure_agent_loop.support.terminal.safe_text`.
         """
 
         def register(handler: H) -> H:

@@ -11,7 +11,7 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 
 @dataclass(frozen=True, slots=True)

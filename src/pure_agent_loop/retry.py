@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.support.clock import Clock, SystemClock
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pure_agent_loop.bridge import get_portal, run_sync
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel import run_loop
@@ -18,7 +17,8 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.stream import EventStream
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.portal import get_portal, run_sync
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.veil import veiled
 
 

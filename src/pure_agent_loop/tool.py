@@ -19,8 +19,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.schema import ToolArgumentError, ToolSchema, build_schema, check_signature
-from pure_agent_loop.text import as_text, safe_str
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.text import as_text, safe_str
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 DICT_KEYS = {"name", "description", "parameters", "function"}

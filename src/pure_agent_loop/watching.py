@@ -11,7 +11,7 @@ from pure_agent_loop.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.observers import CallRecord, CallStatus, StepChanges
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolOutcome
 
 Effect = Callable[[], Awaitable[ToolOutcome]]

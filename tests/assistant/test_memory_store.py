@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError, MemoryStore
 from pure_agent_loop.assistant import MemoryStoreError
-from pure_agent_loop.memory_file import append_section
+from pure_agent_loop.support.shared_file import append_section
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
 WRITER = """
 import sys
 from pure_agent_loop.assistant.memory import MemoryStore
-from pure_agent_loop.memory_file import append_section
+from pure_agent_loop.support.shared_file import append_section
 store = MemoryStore(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pure_agent_loop import SkillsLoader
-from pure_agent_loop.assistant.frontmatter import FrontMatterError, split_front_matter
 from pure_agent_loop.assistant.skills import read_skill
+from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.toolbox import WorkspaceError
 
 GOOD = "---\nname: {name}\ndescription: Makes {name}.\n---\n# How\n\nDo it.\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.terminal import excerpt, one_line, safe_text, wants_colour
+from pure_agent_loop.support.terminal import excerpt, one_line, safe_text, wants_colour
 
 
 def harmless(text: str) -> bool:

@@ -20,7 +20,7 @@ from pure_agent_loop import (
     TokenUsage,
     tool,
 )
-from pure_agent_loop.bridge import run_sync
+from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.testing import (
     Gate,
     ScriptedLLM,

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from pure_agent_loop.bridge import get_portal, run_sync
+from pure_agent_loop.support.portal import get_portal, run_sync
 
 
 async def where():

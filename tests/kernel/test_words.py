@@ -14,8 +14,8 @@ from pure_agent_loop import Agent, ConfigError, prompts_for, tool
 from pure_agent_loop.doom import DoomLedger, judge, note_answer
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import CHINESE, ENGLISH
+from pure_agent_loop.support.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.testing import ScriptedLLM, call
-from pure_agent_loop.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.tokens import estimate_message, estimate_tokens
 
 FIELDS = [field.name for field in dataclasses.fields(ENGLISH)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pure_agent_loop.llm.json_text import JsonReader, action_schema, response_formats, write_action
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from tests.llm.test_recover import CALL, SIZES, TOOLS
 
 OSLO = [("get_weather", {"city": "Oslo"}, None)]

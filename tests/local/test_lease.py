@@ -14,7 +14,7 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.local.lease import HOST, State, read_state, take_lease, write_state
 from pure_agent_loop.local.server import Leases, thread_count
 from pure_agent_loop.local.shared import join_server
-from pure_agent_loop.locking import file_lock
+from pure_agent_loop.support.locking import file_lock
 
 KEY = "secret"
 
@@ -110,7 +110,7 @@ def test_a_state_file_that_cannot_be_used_is_none(tmp_path, text):
 
 def test_a_lock_is_held_by_one_process_at_a_time(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom pure_agent_loop.locking import file_lock\n"
+        "import sys\nfrom pathlib import Path\nfrom pure_agent_loop.support.locking import file_lock\n"
         "print('waiting', flush=True)\n"
         "with file_lock(Path(sys.argv[1])): print(Path(sys.argv[2]).read_text(), flush=True)"
     )

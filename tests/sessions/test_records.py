@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pure_agent_loop.sessions import Record, parse, records
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sessions.md"
 TEXT = st.text(st.characters() | st.sampled_from('\0\n\r\x0b\x85\u2028\ud800\udc00"\\{}'))

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from pure_agent_loop.clock import Clock
 from pure_agent_loop.retry import RetryConfig, RetryHandler
+from pure_agent_loop.support.clock import Clock
 from pure_agent_loop.testing import FakeClock, Gate, ScriptError, Signal
 
 

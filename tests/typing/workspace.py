@@ -17,9 +17,9 @@ from pure_agent_loop import (
 from pure_agent_loop.audit import AuditLog, history, verify
 from pure_agent_loop.durable import Engine, Schedule, submit, to_file
 from pure_agent_loop.permissions import JudgeContext
-from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager
+from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.testing import ScriptedLLM
 from pure_agent_loop.toolbox import (
     Fetch,

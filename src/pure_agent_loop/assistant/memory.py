@@ -15,8 +15,8 @@ from typing import Any
 
 from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.memory_file import MEMORY_FILE, change_file, with_section
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.shared_file import MEMORY_FILE, change_file, with_section
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
 

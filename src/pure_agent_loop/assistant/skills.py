@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pure_agent_loop.assistant.frontmatter import FrontMatterError, Value, split_front_matter
 from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace

@@ -23,7 +23,7 @@ from pure_agent_loop.audit.head import Found, Head, read_head, write_head
 from pure_agent_loop.audit.seal import KEY_VARIABLE, Sealer
 from pure_agent_loop.audit.walk import LONGEST_LINE, BrokenChain, Walk
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.sessions.disk import flush_to_disk, sync_folder
+from pure_agent_loop.support.disk import flush_to_disk, sync_folder
 
 Fields = dict[str, Any]
 _FIX = "Make room or make the folder writable, or give AuditLog another path; until then no tool is called"

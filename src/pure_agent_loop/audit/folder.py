@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.locking import OPEN_FLAGS, is_still, try_lock
-from pure_agent_loop.paths import data_folder
-from pure_agent_loop.sessions.disk import sync_folder
+from pure_agent_loop.support.disk import sync_folder
+from pure_agent_loop.support.locking import OPEN_FLAGS, is_still, try_lock
+from pure_agent_loop.support.paths import data_folder
 
 LOCK = "lock"
 LOCK_SECONDS = 30.0  # a busy machine is no reason to end a run

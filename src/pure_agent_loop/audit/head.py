@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.audit.seal import GENESIS, Sealer
-from pure_agent_loop.locking import OPEN_FLAGS
+from pure_agent_loop.support.locking import OPEN_FLAGS
 
 NAME = "head"
 PLACE = 512  # a sector: the disk writes it as one

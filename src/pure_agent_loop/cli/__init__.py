@@ -16,7 +16,7 @@ from pure_agent_loop.cli.arguments import parse
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
 from pure_agent_loop.cli.output import Output, ResultLostError
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.terminal import one_line, safe_text
-from pure_agent_loop.text import counted
+from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore

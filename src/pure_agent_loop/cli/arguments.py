@@ -18,7 +18,7 @@ from pure_agent_loop.cli.schedule_arguments import add_schedule
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.cli.undo import add_undo
 from pure_agent_loop.evaluation import command as evaluation
-from pure_agent_loop.terminal import safe_text
+from pure_agent_loop.support.terminal import safe_text
 
 DEFAULT_MAX_STEPS = 25
 OUTPUT_FORMATS = ("text", "json", "stream-json")

@@ -13,7 +13,7 @@ from pure_agent_loop.audit import ToolCallEntry, default_folder, find_call, hist
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.terminal import excerpt, one_line, safe_text
+from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
 SCHEMA_VERSION = 1
 WIDTH = 80  # where no terminal says another one

@@ -15,13 +15,13 @@ import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pure_agent_loop.bridge import run_sync
 from pure_agent_loop.choose import DEFAULT_MODEL, LOCAL_KEY, Choice, choose_model, is_embedded_name
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, is_loopback
 from pure_agent_loop.local import find_server
+from pure_agent_loop.support.portal import run_sync
 
 Say = Callable[[str], None]
 ASK_SECONDS = 2.0

@@ -24,7 +24,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.export import moment
-from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
 MOST_ID = 40  # columns of an id

@@ -16,7 +16,7 @@ from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox import starter_tools
 
 DEFAULT_NAME = "default"

@@ -8,7 +8,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.local.models import Listed, list_models, pull, use
-from pure_agent_loop.terminal import safe_text
+from pure_agent_loop.support.terminal import safe_text
 
 
 def model(options: argparse.Namespace, output: Output) -> int:

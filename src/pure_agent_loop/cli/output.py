@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TextIO
 
-from pure_agent_loop.terminal import is_terminal, safe_text, wants_colour
+from pure_agent_loop.support.terminal import is_terminal, safe_text, wants_colour
 
 PREFIX = "pal: "
 DIM, RED = "2", "31"

@@ -16,7 +16,7 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
-from pure_agent_loop.terminal import excerpt, is_terminal, one_line
+from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line
 
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
 TERMINAL = "/dev/tty"

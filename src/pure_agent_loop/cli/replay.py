@@ -11,7 +11,7 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.session_arguments import add_database
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.terminal import safe_text
+from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions import Record

@@ -28,7 +28,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.permissions import AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
 SCHEMA_VERSION = 1

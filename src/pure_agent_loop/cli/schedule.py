@@ -25,7 +25,7 @@ from pure_agent_loop.durable import (
 )
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.export import moment
-from pure_agent_loop.terminal import one_line, safe_text
+from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
 SHOWN_RUNS = 10

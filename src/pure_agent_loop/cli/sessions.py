@@ -21,8 +21,8 @@ from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.subagents.tasks import TaskStore
-from pure_agent_loop.terminal import excerpt, is_terminal, one_line, safe_text
-from pure_agent_loop.text import counted
+from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
+from pure_agent_loop.support.text import counted
 
 SCHEMA_VERSION = 1
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines

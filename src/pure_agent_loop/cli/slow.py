@@ -6,7 +6,7 @@ import re
 from types import TracebackType
 
 from pure_agent_loop.cli.output import PREFIX, Output
-from pure_agent_loop.terminal import one_line
+from pure_agent_loop.support.terminal import one_line
 
 _PERCENT = re.compile(r"\((\d+) %\)$")
 _CLEAR_LINE = "\r\x1b[2K"

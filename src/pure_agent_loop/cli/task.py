@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.terminal import is_terminal
+from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
 

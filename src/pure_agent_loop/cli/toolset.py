@@ -13,10 +13,10 @@ from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.paths import data_folder
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.snapshots import WorkspaceSnapshots
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_tools, workspace_tools
 

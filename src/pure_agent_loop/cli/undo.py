@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.terminal import one_line
+from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import StepInfo, UndoReport, WorkspaceSnapshots

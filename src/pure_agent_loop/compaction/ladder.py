@@ -18,7 +18,7 @@ from pure_agent_loop.measure import find_window, fixed_tokens, measure
 from pure_agent_loop.messages import Message, user_message
 from pure_agent_loop.result_budget import READ_RESULT, ReadableTools, ResultFolder
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")

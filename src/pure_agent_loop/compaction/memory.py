@@ -16,11 +16,11 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kit import Compactor, Kit
 from pure_agent_loop.measure import measure
-from pure_agent_loop.memory_file import MEMORY_FILE, append_section
 from pure_agent_loop.messages import Message, user_message
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.shared_file import MEMORY_FILE, append_section
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 SECTION_TOKENS = 1_000
 DEFAULT_WINDOW = 32_000

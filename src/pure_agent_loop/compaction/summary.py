@@ -19,7 +19,7 @@ from pure_agent_loop.messages import Message
 from pure_agent_loop.result_budget import ResultFolder, mentioned
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str, shorten
+from pure_agent_loop.support.text import safe_str, shorten
 from pure_agent_loop.tokens import estimate_tokens, estimate_usage
 
 MOST_PIECES = 8

@@ -16,7 +16,7 @@ from pure_agent_loop.doctor.session import Session, StoppedError
 from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.text import safe_str, shorten
+from pure_agent_loop.support.text import safe_str, shorten
 
 TIMEOUT = 60.0
 REACHABLE = "reachable"

@@ -6,7 +6,7 @@ import textwrap
 
 from pure_agent_loop.doctor.advice import paste
 from pure_agent_loop.doctor.values import Finding, Report
-from pure_agent_loop.terminal import one_line
+from pure_agent_loop.support.terminal import one_line
 
 NARROWEST = 50
 _GAP = "  "

@@ -38,7 +38,7 @@ from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.state import SUSPENDED
-from pure_agent_loop.text import safe_str, to_jsonable
+from pure_agent_loop.support.text import safe_str, to_jsonable
 
 LOG = logging.getLogger("pure_agent_loop")
 MOST_ATTEMPTS = 200  # of one run: work that ends each process that takes it up must not go round for ever

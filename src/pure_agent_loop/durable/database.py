@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.paths import data_folder, expanded
 from pure_agent_loop.sessions import SessionStore, SqliteStore
-from pure_agent_loop.text import clean_text, safe_str
+from pure_agent_loop.support.paths import data_folder, expanded
+from pure_agent_loop.support.text import clean_text, safe_str
 
 VARIABLE = "PAL_DATABASE"
 PATIENCE = 30.0  # seconds that a database may be away

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.paths import expanded
 from pure_agent_loop.sessions import check_session_id
+from pure_agent_loop.support.paths import expanded
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20

@@ -22,7 +22,7 @@ from pure_agent_loop.durable.schedules import FIRE, stamp
 from pure_agent_loop.durable.times import due_times
 from pure_agent_loop.durable.values import TaskInfo, task_info
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 KEPT = 100  # ended ones of each schedule

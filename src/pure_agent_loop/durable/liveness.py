@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.sessions.lock import SessionLock, take_lock
+from pure_agent_loop.support.writer_lock import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
 _SETTLE_SECONDS = 3.0  # after the database was away, others need a moment to show that they live

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.durable.firings import Parcel
-from pure_agent_loop.locking import lock_within
-from pure_agent_loop.sessions.disk import flush_to_disk
+from pure_agent_loop.support.disk import flush_to_disk
+from pure_agent_loop.support.locking import lock_within
 
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0

@@ -13,8 +13,8 @@ from pure_agent_loop.durable.delivery import Delivery
 from pure_agent_loop.durable.times import Cron, Every, Times, local_zone, zone_of
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.paths import expanded
 from pure_agent_loop.sessions import check_session_id
+from pure_agent_loop.support.paths import expanded
 
 HEARTBEAT_FILE = "HEARTBEAT.md"
 HEARTBEAT_OK = "HEARTBEAT_OK"

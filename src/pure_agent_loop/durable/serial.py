@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from pure_agent_loop.errors import MissingExtraError
-from pure_agent_loop.text import safe_str, to_jsonable
+from pure_agent_loop.support.text import safe_str, to_jsonable
 
 
 def import_dbos() -> Any:

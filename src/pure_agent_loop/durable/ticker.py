@@ -20,7 +20,7 @@ from pure_agent_loop.durable.posting import (
     post_to_command,
     post_to_file,
 )
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 TICK_SECONDS = 1.0

@@ -23,7 +23,7 @@ from pure_agent_loop.durable.ticker import Ticker
 from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import SessionStore
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.evaluation.bfcl import Question
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -86,12 +86,12 @@ def run(
         LLMError: The model cannot be reached at all. Results so far are in the file.
         KeyboardInterrupt: Ctrl-C. Results so far are in the file, and the table of them was written.
     """
-    from pure_agent_loop.bridge import run_sync
     from pure_agent_loop.evaluation.bfcl import set_names
     from pure_agent_loop.evaluation.checker import Checker
     from pure_agent_loop.evaluation.package import ensure_package
     from pure_agent_loop.evaluation.results import ResultsFile
     from pure_agent_loop.evaluation.runner import Setup
+    from pure_agent_loop.support.portal import run_sync
 
     out, err = out or sys.stdout, err or sys.stderr
     names = set_names(word.strip() for word in args.sets.split(",") if word.strip())
@@ -150,9 +150,9 @@ class _Evaluation:
         self._records: dict[str, Record] = {record.id: record for record in known if record.answered}
 
     def run(self, table: str) -> int:
-        from pure_agent_loop.bridge import run_sync
         from pure_agent_loop.evaluation.progress import Progress
-        from pure_agent_loop.terminal import is_terminal
+        from pure_agent_loop.support.portal import run_sync
+        from pure_agent_loop.support.terminal import is_terminal
 
         left = [question for question in self._questions if question.id not in self._records]
         self._say_start(len(left))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.locking import file_lock
-from pure_agent_loop.paths import data_folder, private_folder
+from pure_agent_loop.support.locking import file_lock
+from pure_agent_loop.support.paths import data_folder, private_folder
 
 PACKAGE = "bfcl-eval"
 VERSION = "2026.3.23"

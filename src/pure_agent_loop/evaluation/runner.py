@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pure_agent_loop.clock import Clock, SystemClock
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.evaluation.bfcl import Question
 from pure_agent_loop.evaluation.checker import Checker, Verdict
@@ -16,7 +15,8 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.retry import RetryConfig, RetryHandler
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.text import to_jsonable
 
 T = TypeVar("T")
 

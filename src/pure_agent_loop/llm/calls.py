@@ -25,7 +25,7 @@ from typing import Any
 
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
-from pure_agent_loop.text import clean_text, shorten
+from pure_agent_loop.support.text import clean_text, shorten
 
 
 @dataclass(frozen=True, slots=True)

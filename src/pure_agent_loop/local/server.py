@@ -32,7 +32,7 @@ from pure_agent_loop.local.lease import (
     greeting,
     write_state,
 )
-from pure_agent_loop.locking import file_lock
+from pure_agent_loop.support.locking import file_lock
 
 _NICENESS = 5
 _START_GRACE = 20.0

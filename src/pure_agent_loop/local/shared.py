@@ -14,8 +14,8 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
 from pure_agent_loop.local.fetch import Progress, is_gguf, quiet
 from pure_agent_loop.local.lease import READY, Lease, read_state, take_lease
-from pure_agent_loop.locking import file_lock
-from pure_agent_loop.paths import data_folder, private_folder
+from pure_agent_loop.support.locking import file_lock
+from pure_agent_loop.support.paths import data_folder, private_folder
 
 _LOG_TAIL = 1500
 

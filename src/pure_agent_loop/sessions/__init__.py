@@ -19,7 +19,6 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.paths import data_folder
 from pure_agent_loop.sessions.jsonl import JsonlStore, RepairReport
 from pure_agent_loop.sessions.parse import Transcript, parse
 from pure_agent_loop.sessions.postgres import PostgresStore
@@ -33,6 +32,7 @@ from pure_agent_loop.sessions.store import (
     check_session_id,
     new_session_id,
 )
+from pure_agent_loop.support.paths import data_folder
 
 __all__ = [
     "JsonlStore",

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story
-from pure_agent_loop.terminal import one_line, safe_text
-from pure_agent_loop.text import counted
+from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.text import counted
 
 _TITLE = "Session"
 _BACKTICKS = re.compile("`+")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.parse import Transcript
 from pure_agent_loop.sessions.records import Record, is_type
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

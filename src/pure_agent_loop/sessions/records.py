@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 MARK = b'{"id":"'
 _CRC = b',"crc":"'

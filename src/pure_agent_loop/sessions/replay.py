@@ -31,7 +31,7 @@ from pure_agent_loop.sessions.resume import first_state, recorded_media
 from pure_agent_loop.sessions.skipping import SkippingLoop
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent

@@ -12,13 +12,13 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.clock import SystemClock
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.journal import Checkpointed
 from pure_agent_loop.sessions.transcript import decode
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import to_jsonable
+from pure_agent_loop.support.clock import SystemClock
+from pure_agent_loop.support.text import to_jsonable
 
 T = TypeVar("T")
 _NOT_COMPARED = {"messages", "session_id"}

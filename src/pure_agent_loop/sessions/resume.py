@@ -16,7 +16,7 @@ from pure_agent_loop.sessions.recipe import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import as_text
+from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tokens import estimate_usage
 from pure_agent_loop.tool import ToolOutcome, failed
 

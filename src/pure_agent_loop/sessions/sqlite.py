@@ -20,14 +20,14 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.locking import OPEN_FLAGS
-from pure_agent_loop.paths import expanded
-from pure_agent_loop.sessions.disk import sync_folder
-from pure_agent_loop.sessions.lock import SessionLock, take_lock
 from pure_agent_loop.sessions.log import BaseLog
 from pure_agent_loop.sessions.parse import Transcript, parse
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
+from pure_agent_loop.support.disk import sync_folder
+from pure_agent_loop.support.locking import OPEN_FLAGS
+from pure_agent_loop.support.paths import expanded
+from pure_agent_loop.support.writer_lock import SessionLock, take_lock
 
 _APPLICATION = 0x50414C53
 _VERSION = 1

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pure_agent_loop.messages import META, text_of
 from pure_agent_loop.sessions.records import Record
-from pure_agent_loop.text import as_text
+from pure_agent_loop.support.text import as_text
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]
 SUSPENDED = "waiting_permission"

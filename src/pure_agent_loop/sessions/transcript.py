@@ -34,12 +34,12 @@ from pure_agent_loop.journal import Checkpointed
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.redaction import Redactor
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
 from pure_agent_loop.state import QueryState
-from pure_agent_loop.text import safe_str, to_jsonable
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.redaction import Redactor
+from pure_agent_loop.support.text import safe_str, to_jsonable
+from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolOutcome
 
 T = TypeVar("T")

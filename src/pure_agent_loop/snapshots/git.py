@@ -18,7 +18,6 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
-from pure_agent_loop.paths import private_folder
 from pure_agent_loop.snapshots.store import DEADLINE, Writer, in_thread, locked
 from pure_agent_loop.snapshots.values import (
     Entry,
@@ -27,7 +26,8 @@ from pure_agent_loop.snapshots.values import (
     ObjectsMissingError,
     SnapshotError,
 )
-from pure_agent_loop.text import safe_str
+from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.text import safe_str
 
 REFS = "refs/snapshots/"
 _SETTINGS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.paths import data_folder, private_folder
 from pure_agent_loop.snapshots.git import GitStore, find_git
 from pure_agent_loop.snapshots.store import CopyStore, Store
+from pure_agent_loop.support.paths import data_folder, private_folder
 
 Backend = Literal["auto", "git", "copy"]
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.paths import private_folder
-from pure_agent_loop.sessions.lock import take_lock
 from pure_agent_loop.snapshots.values import (
     Entry,
     Manifest,
@@ -23,7 +21,9 @@ from pure_agent_loop.snapshots.values import (
     manifest_from_json,
     manifest_to_json,
 )
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.writer_lock import take_lock
 
 DEADLINE = 120.0  # seconds for one thing that a store does
 _LOCK_PAUSE = 0.02

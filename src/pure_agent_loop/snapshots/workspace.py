@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.observers import FileChange, StepChanges
-from pure_agent_loop.paths import data_folder
 from pure_agent_loop.snapshots.camera import Camera, Picture
 from pure_agent_loop.snapshots.journal import History, Journal, Record, Step, new_id
 from pure_agent_loop.snapshots.place import Backend, open_store, place
@@ -26,6 +25,7 @@ from pure_agent_loop.snapshots.values import (
     UndoReport,
     shown_path,
 )
+from pure_agent_loop.support.paths import data_folder
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000

@@ -19,7 +19,7 @@ from pure_agent_loop.state import QueryState
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.veil import veiled
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from pure_agent_loop.messages import Message
-    from pure_agent_loop.sessions.lock import SessionLock
+    from pure_agent_loop.support.writer_lock import SessionLock
 
 
 @dataclass(eq=False)

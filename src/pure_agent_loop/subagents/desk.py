@@ -24,8 +24,8 @@ from pure_agent_loop.subagents.past import left_open, told_of
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.task_states import TaskState
-from pure_agent_loop.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.calling import current_call
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.kit import Kit
-from pure_agent_loop.paths import data_folder
 from pure_agent_loop.state import QueryState
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
@@ -19,7 +18,8 @@ from pure_agent_loop.subagents.desk import Desk
 from pure_agent_loop.subagents.places import check_workspace
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import words_for
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.toolbox import workspace_tools
 

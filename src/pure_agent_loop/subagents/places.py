@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.paths import private_folder
 from pure_agent_loop.subagents.words import SubagentWords
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 MOST_COPIED_BYTES = 200_000_000
 MOST_COPIED_FILES = 20_000

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
-from pure_agent_loop.paths import data_folder, private_folder
-from pure_agent_loop.sessions.lock import SessionLock, take_lock
+from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.writer_lock import SessionLock, take_lock
 from pure_agent_loop.task_states import TaskState
-from pure_agent_loop.text import safe_str
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})

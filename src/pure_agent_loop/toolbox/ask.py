@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
 
 Ask = Callable[[str, list[str]], "str | Awaitable[str]"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 
 MAX_ITEMS = 100

@@ -12,7 +12,7 @@ import re
 import secrets
 
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.text import clean_text, shorten
+from pure_agent_loop.support.text import clean_text, shorten
 
 _KEY = secrets.token_bytes(32)
 _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\[\]]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
 from pure_agent_loop.toolbox.files.walking import Walk
 from pure_agent_loop.toolbox.files.workspace import Workspace

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
 from pure_agent_loop.toolbox.files.matching import Line, LinePattern, Matcher, find_ripgrep

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 
 CHECK_SECONDS = 10.0

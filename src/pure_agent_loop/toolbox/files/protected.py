@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pure_agent_loop.paths import data_folder
+from pure_agent_loop.support.paths import data_folder
 
 _VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".husky", ".githooks")
 _AGENTS = (".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor")

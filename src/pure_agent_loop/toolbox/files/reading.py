@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary

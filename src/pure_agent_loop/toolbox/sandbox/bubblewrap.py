@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.paths import data_folder
+from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED, Protected
 from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS, private_paths

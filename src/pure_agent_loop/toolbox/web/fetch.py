@@ -21,8 +21,8 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.redaction import shown_url
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.redaction import shown_url
+from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.untrusted import mark_untrusted
 from pure_agent_loop.toolbox.web.addresses import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pure_agent_loop.locking import OPEN_FLAGS, lock_within
+from pure_agent_loop.support.locking import OPEN_FLAGS, lock_within
 
 MEMORY_FILE = "MEMORY.md"
 PATIENCE_SECONDS = 10.0

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from pure_agent_loop.errors import SessionWriteError
-from pure_agent_loop.locking import OPEN_FLAGS
 from pure_agent_loop.sessions.parse import Transcript
+from pure_agent_loop.support.locking import OPEN_FLAGS
 
 _CHUNK = 1 << 20
 

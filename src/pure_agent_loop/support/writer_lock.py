@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.locking import OPEN_FLAGS, is_still, try_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, is_still, try_lock
 
 _MOST_BYTES = 1_000
 

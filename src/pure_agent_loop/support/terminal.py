@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TextIO
 
-from pure_agent_loop.text import clean_text
+from pure_agent_loop.support.text import clean_text
 
 # Colours that tools such as test runners put in their output: only looks, so they go without a trace.
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")

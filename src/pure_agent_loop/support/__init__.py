@@ -1,0 +1,1 @@
+"""Small mechanisms that know no agents."""
