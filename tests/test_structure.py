@@ -18,10 +18,10 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.front_matter support.disk support.writer_lock support _version errors support.text
-        support.terminal prompts support.clock cancel events inbox journal support.threads
-        support.paths parts hooks calling images support.locking media support.shared_file
-        task_states llm llm.values support.redaction support.secret_shapes
+        schema support.front_matter support.disk support.writer_lock support _version errors
+        support.text support.terminal prompts support.clock cancel events inbox journal
+        support.threads support.paths parts hooks calling images support.locking media
+        support.shared_file task_states llm llm.values support.redaction support.secret_shapes
         """,
     ),
     (
@@ -35,8 +35,8 @@ LAYERS = [
         """
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base llm.json_check
         llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode messages tokens tool
-        schema signature docstrings json_schema argument_errors llm.adapt llm.lessons accounting
-        result_budget observers
+        schema.build schema.signature schema.docstrings schema.tidy schema.problems llm.adapt
+        llm.lessons accounting result_budget observers
         """,
     ),
     (

@@ -18,7 +18,7 @@ from typing import Any, overload
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.schema import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

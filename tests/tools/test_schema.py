@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.schema import ToolArgumentError, build_schema, check_signature
+from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature
 
 
 class Color(enum.Enum):
@@ -558,7 +558,7 @@ SEARCH = build_schema(search)
 
 def test_checking_a_signature_does_not_load_pydantic() -> None:
     code = (
-        "import sys, pure_agent_loop.schema as s\n"
+        "import sys, pure_agent_loop.schema.build as s\n"
         "def f(a: int, b: 'list[str]' = []): 'Doc.'\n"
         "s.check_signature(f)\n"
         "assert 'pydantic' not in sys.modules\n"

@@ -10,12 +10,12 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pure_agent_loop.argument_errors import describe_problems
-from pure_agent_loop.docstrings import parse_docstring
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.json_schema import tidy_schema
 from pure_agent_loop.llm.arguments import loads_strictly
-from pure_agent_loop.signature import ToolParameter, ToolSignature, callable_name, check_signature
+from pure_agent_loop.schema.docstrings import parse_docstring
+from pure_agent_loop.schema.problems import describe_problems
+from pure_agent_loop.schema.signature import ToolParameter, ToolSignature, callable_name, check_signature
+from pure_agent_loop.schema.tidy import tidy_schema
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
