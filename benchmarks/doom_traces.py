@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pure_agent_loop.doom import DoomLedger, judge, note_answer, note_result
+from pure_agent_loop.kernel.doom import DoomLedger, judge, note_answer, note_result
 from pure_agent_loop.llm.values import ToolCall
 
 FOLDER = Path(__file__).parent / "traces"

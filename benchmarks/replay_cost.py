@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop import Agent, LoopLimits, tool
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions import JsonlStore, Record
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.sessions.replay_journal import ReplayJournal, Window
 from pure_agent_loop.sessions.transcript import EFFECTS
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.testing import ScriptedLLM, call
 
 REPEAT = 7

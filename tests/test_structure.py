@@ -18,8 +18,8 @@ LAYERS = [
     (
         "vocabulary",
         """
-        schema support.front_matter support.disk support.writer_lock support _version errors
-        support.text support.terminal prompts support.clock cancel events inbox journal
+        kernel schema support.front_matter support.disk support.writer_lock support _version errors
+        support.text support.terminal prompts support.clock cancel events inbox kernel.journal
         support.threads support.paths parts hooks calling images support.locking media
         support.shared_file task_states llm llm.values support.redaction support.secret_shapes
         """,
@@ -27,7 +27,7 @@ LAYERS = [
     (
         "policies",
         """
-        limits budget retry doom permissions renderer llm.profiles llm.arguments
+        limits budget retry kernel.doom permissions renderer llm.profiles llm.arguments
         """,
     ),
     (
@@ -36,26 +36,27 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base llm.json_check
         llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode messages tokens tool
         schema.build schema.signature schema.docstrings schema.tidy schema.problems llm.adapt
-        llm.lessons accounting result_budget observers
+        llm.lessons accounting kernel.long_results kernel.observers
         """,
     ),
     (
-        "state",
+        "kernel.state",
         """
-        questions state kit context measure
+        kernel.questions kernel.state kernel.kit kernel.request kernel.window
         """,
     ),
     (
         "actors",
         """
-        veil part_events hook_calls gate listen reactive compaction equip model_call watching
-        tool_round
+        kernel.redacting kernel.part_events kernel.hook_calls kernel.gate kernel.listen
+        kernel.overflow compaction kernel.equip kernel.model_call kernel.observer_calls
+        kernel.tool_round
         """,
     ),
     (
-        "kernel",
+        "kernel.loop",
         """
-        kernel
+        kernel.loop
         """,
     ),
     (
@@ -255,7 +256,7 @@ def test_no_file_is_too_long_to_read():
 
 
 def test_the_kernel_reads_in_one_screen():
-    tree = ast.parse((ROOT / "kernel.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "kernel" / "loop.py").read_text(encoding="utf-8"))
     loop = next(n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == "run_loop")
     assert loop.end_lineno is not None
     assert loop.end_lineno - loop.lineno < 45

@@ -33,6 +33,7 @@ from pure_agent_loop.explain import Explanation
 from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
 from pure_agent_loop.images import ImageError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
@@ -46,7 +47,6 @@ from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
 
 if TYPE_CHECKING:

@@ -27,21 +27,21 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kit import Compactor, Kit, Subagents
+from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
+from pure_agent_loop.kernel.observers import Auditor, Snapshots
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.messages import Message
-from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run, check_types
 from pure_agent_loop.starting import begin_in_session, begin_run
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 

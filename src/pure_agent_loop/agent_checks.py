@@ -9,7 +9,7 @@ from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.choose import DEFAULT_MODEL
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kit import Compactor, Kit, NoCompaction, Subagents
+from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runner import check_client

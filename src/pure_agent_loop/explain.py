@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.context import Request
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.journal import MemoryJournal
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.request import Request
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.permissions import Rule
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tokens import estimate_message, estimate_tokens

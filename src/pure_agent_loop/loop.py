@@ -9,7 +9,7 @@ from typing import Any
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.messages import Message

@@ -7,10 +7,10 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import safe_str
 
 

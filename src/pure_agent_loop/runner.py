@@ -9,17 +9,17 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Emit, Kit
+from pure_agent_loop.kernel.kit import Emit, Kit
+from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.redacting import veiled
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.media import user_content
 from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 from pure_agent_loop.support.text import clean_text
-from pure_agent_loop.veil import veiled
 
 
 class Run:

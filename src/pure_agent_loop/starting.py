@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.messages import Message
 from pure_agent_loop.runner import resumed_state, start_state
-from pure_agent_loop.state import QueryState
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore

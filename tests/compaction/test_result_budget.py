@@ -11,8 +11,8 @@ import time
 from tests.helpers import E, of_type, run_agent, run_kernel, tool_texts
 
 from pure_agent_loop import Agent, LoopLimits, tool
+from pure_agent_loop.kernel.long_results import ResultFolder, cut_text, mentioned
 from pure_agent_loop.prompts import CHINESE, ENGLISH
-from pure_agent_loop.result_budget import ResultFolder, cut_text, mentioned
 from pure_agent_loop.testing import ScriptedLLM, call
 
 LONG = "".join(f"line {number}\n" for number in range(20_000))

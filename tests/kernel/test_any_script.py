@@ -19,13 +19,13 @@ from tests.helpers import E, check_events, check_result, drive, start
 from pure_agent_loop import Budget, CancelToken, LLMError, LoopLimits, Price, QueryState, ToolCall, tool
 from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.journal import MemoryJournal
+from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.state import SUSPENDED
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import resumed_state
-from pure_agent_loop.state import SUSPENDED
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 
 CASES, RUNS = 8, 2500

@@ -10,7 +10,7 @@ from benchmarks import doom_traces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.doom import (
+from pure_agent_loop.kernel.doom import (
     WINDOW,
     DoomLedger,
     DoomVerdict,

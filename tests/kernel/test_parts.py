@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.helpers import NO_WAIT, E, add, check_events, check_result, drive, of_type, run_kernel, start
 
 from pure_agent_loop import Agent, CancelToken, LLMError, LoopLimits, Part, PartTransitionError, tool
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.parts import TRANSITIONS
 from pure_agent_loop.prompts import ENGLISH

@@ -21,7 +21,7 @@ from tests.helpers import (
 
 from pure_agent_loop import Agent, LLMError, LLMResponse, LoopLimits, ToolCall, tool
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.journal import MemoryJournal
+from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas, raw_call
 from pure_agent_loop.tool import ToolOutcome

@@ -8,8 +8,8 @@ import pytest
 from tests.helpers import E, add, check_result, drive, run_kernel, start, tool_texts, types
 
 from pure_agent_loop import LoopLimits, QueryState, TokenUsage, ToolCall, tool
-from pure_agent_loop.journal import MemoryJournal
-from pure_agent_loop.kit import NoCompaction
+from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.kit import NoCompaction
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, answer, call, check_history, raw_call

@@ -30,8 +30,8 @@ from pure_agent_loop import (
     QueryState,
     tool,
 )
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
 

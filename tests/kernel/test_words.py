@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import tool_texts
 
 from pure_agent_loop import Agent, ConfigError, prompts_for, tool
-from pure_agent_loop.doom import DoomLedger, judge, note_answer
+from pure_agent_loop.kernel.doom import DoomLedger, judge, note_answer
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.support.text import as_text, clean_text, safe_str, shorten

@@ -15,22 +15,22 @@ from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.words import AssistantWords
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
-from pure_agent_loop.equip import equipped
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.equip import equipped
+from pure_agent_loop.kernel.questions import Questions
+from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.media import MediaItem
-from pure_agent_loop.questions import Questions
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runner import Run
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.tool import ToolLike, ToolRegistry
-from pure_agent_loop.tool_round import run_calls
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pure_agent_loop.accounting import Boundary
 from pure_agent_loop.compaction.shape import estimate
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.measure import fixed_tokens, measure
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.window import fixed_tokens, measure
 from pure_agent_loop.messages import Message
-from pure_agent_loop.state import QueryState
 
 
 async def take_over(

@@ -12,12 +12,12 @@ from pure_agent_loop.compaction.shape import Unit, joined, units_of
 from pure_agent_loop.compaction.summary import Summariser, is_worth_it
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Compactor, Kit
+from pure_agent_loop.kernel.kit import Compactor, Kit
+from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, ResultFolder
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.measure import find_window, fixed_tokens, measure
 from pure_agent_loop.messages import Message, user_message
-from pure_agent_loop.result_budget import READ_RESULT, ReadableTools, ResultFolder
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import safe_str
 
 RUNGS = ("prune", "repeated", "summary", "trim")

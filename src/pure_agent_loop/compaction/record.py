@@ -15,9 +15,9 @@ from pure_agent_loop.compaction.shape import (
     is_spoken,
     strings_in,
 )
+from pure_agent_loop.kernel.long_results import mentioned
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result_budget import mentioned
 from pure_agent_loop.tokens import estimate_tokens
 
 _LONGEST = 500  # longer values are contents, not names

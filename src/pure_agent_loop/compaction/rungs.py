@@ -18,9 +18,9 @@ from pure_agent_loop.compaction.shape import (
     joined,
     units_of,
 )
+from pure_agent_loop.kernel.long_results import mentioned
 from pure_agent_loop.messages import Message, user_message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result_budget import mentioned
 from pure_agent_loop.tokens import estimate_message
 
 Keep = Callable[[str], "str | None"]  # writes a text down and says under which id; None if it cannot be read

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.compaction.record import collect
 from pure_agent_loop.compaction.shape import MadeCall, calls_in, content_text, estimate
-from pure_agent_loop.context import Request
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.listen import charge, listen
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.listen import charge, listen
+from pure_agent_loop.kernel.long_results import ResultFolder, mentioned
+from pure_agent_loop.kernel.request import Request
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.messages import Message
-from pure_agent_loop.result_budget import ResultFolder, mentioned
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import safe_str, shorten
 from pure_agent_loop.tokens import estimate_tokens, estimate_usage
 

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from pure_agent_loop.budget import Price
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.measure import window_of
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import Tool, ToolRegistry

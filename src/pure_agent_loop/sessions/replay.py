@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.runner import start_state
 from pure_agent_loop.sessions.recipe import describe, read_prices, rebuild
 from pure_agent_loop.sessions.records import Record
@@ -30,7 +31,6 @@ from pure_agent_loop.sessions.replay_journal import (
 from pure_agent_loop.sessions.resume import first_state, recorded_media
 from pure_agent_loop.sessions.skipping import SkippingLoop
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:

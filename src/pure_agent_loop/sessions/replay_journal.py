@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.inbox import Inbox, Incoming
-from pure_agent_loop.journal import Checkpointed
+from pure_agent_loop.kernel.journal import Checkpointed
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions.transcript import decode
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
 

@@ -30,13 +30,13 @@ from typing import Any, TypeVar, cast
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.hooks import BeforeTool
 from pure_agent_loop.inbox import Inbox, Incoming
-from pure_agent_loop.journal import Checkpointed
+from pure_agent_loop.kernel.journal import Checkpointed
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.observers import FileChange, StepChanges
+from pure_agent_loop.kernel.observers import FileChange, StepChanges
 from pure_agent_loop.snapshots.camera import Camera, Picture
 from pure_agent_loop.snapshots.journal import History, Journal, Record, Step, new_id
 from pure_agent_loop.snapshots.place import Backend, open_store, place

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.journal import MemoryJournal
-from pure_agent_loop.kit import Emit, Kit
+from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.kit import Emit, Kit
+from pure_agent_loop.kernel.redacting import veiled
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.tool_mode import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolRegistry
-from pure_agent_loop.veil import veiled
 
 if TYPE_CHECKING:
     import asyncio

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel import run_loop
-from pure_agent_loop.kit import Background, Kit
+from pure_agent_loop.kernel.kit import Background, Kit
+from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.state import SUSPENDED, QueryState
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runner import start_state
 from pure_agent_loop.starting import begin_in_session
-from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
 from pure_agent_loop.subagents.past import left_open, told_of

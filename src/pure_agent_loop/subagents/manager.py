@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.calling import current_call
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.state import QueryState
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
 from pure_agent_loop.subagents.desk import Desk

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.observers import Snapshots, StepChanges
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.observers import Snapshots, StepChanges
 from pure_agent_loop.permissions import PermissionPolicy
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.tool import Tool, ToolRegistry
 

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.context import Request
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.llm.base import stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage

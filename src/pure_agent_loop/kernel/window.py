@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pure_agent_loop.context import offered_tools
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.state import QueryState
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.request import offered_tools
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.tokens import MESSAGE_OVERHEAD, estimate_tokens
 
 CHARS_A_TOKEN = 2  # of the window: a result may take about half of it

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.window import guess, window_of
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
-from pure_agent_loop.measure import guess, window_of
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.tokens import estimate_message
 
 # Some servers refuse an overlong request without a word; a short one was refused for something else.

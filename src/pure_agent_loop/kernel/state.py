@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pure_agent_loop.accounting import Boundary, ContextLedger, track
-from pure_agent_loop.doom import DoomLedger
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
+from pure_agent_loop.kernel.doom import DoomLedger
+from pure_agent_loop.kernel.questions import Questions
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
@@ -34,7 +35,6 @@ from pure_agent_loop.messages import (
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Ruling
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.questions import Questions
 
 MAX_CONTINUATIONS = 3
 SUSPENDED = "waiting_permission"

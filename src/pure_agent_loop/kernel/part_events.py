@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import Part, PartState, PartType
-from pure_agent_loop.state import QueryState
 
 
 class AnswerParts:

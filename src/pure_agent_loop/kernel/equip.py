@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.measure import result_chars
-from pure_agent_loop.result_budget import ReadableTools, ResultFolder, any_cut
-from pure_agent_loop.state import QueryState
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.long_results import ReadableTools, ResultFolder, any_cut
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.window import result_chars
 
 
 def equipped(state: QueryState, kit: Kit) -> Kit:

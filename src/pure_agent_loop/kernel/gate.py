@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.doom import judge
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event
-from pure_agent_loop.hook_calls import before_tool
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.doom import judge
+from pure_agent_loop.kernel.hook_calls import before_tool
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
@@ -29,7 +30,6 @@ from pure_agent_loop.permissions import (
     call_key,
     to_arguments,
 )
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

@@ -12,14 +12,14 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.journal import Journal, MemoryJournal
+from pure_agent_loop.kernel.journal import Journal, MemoryJournal
+from pure_agent_loop.kernel.observers import Auditor, Snapshots
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.observers import Auditor, Snapshots
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from pure_agent_loop.context import Request, build_request
-from pure_agent_loop.doom import note_answer
 from pure_agent_loop.errors import LLMError, SessionError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kit import Kit
-from pure_agent_loop.listen import charge, listen
+from pure_agent_loop.kernel.doom import note_answer
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.listen import charge, listen
+from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
+from pure_agent_loop.kernel.part_events import AnswerParts
+from pure_agent_loop.kernel.redacting import Veil
+from pure_agent_loop.kernel.request import Request, build_request
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.window import guess
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.measure import guess
-from pure_agent_loop.part_events import AnswerParts
-from pure_agent_loop.reactive import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
-from pure_agent_loop.state import QueryState
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tokens import estimate_message, usage_of
-from pure_agent_loop.veil import Veil
 
 
 async def respond(state: QueryState, kit: Kit) -> LLMResponse:

@@ -9,18 +9,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pure_agent_loop.calling import ToolContext, enter_call
-from pure_agent_loop.doom import note_result
 from pure_agent_loop.events import Event
-from pure_agent_loop.gate import decide
-from pure_agent_loop.hook_calls import after_tool
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.doom import note_result
+from pure_agent_loop.kernel.gate import decide
+from pure_agent_loop.kernel.hook_calls import after_tool
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.observer_calls import audited, keep_before, may_change, note_denied, tell_changes
+from pure_agent_loop.kernel.part_events import change_part
+from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.measure import result_chars
-from pure_agent_loop.part_events import change_part
-from pure_agent_loop.result_budget import READ_RESULT, ResultFolder, cut_text, mentioned
-from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
-from pure_agent_loop.watching import audited, keep_before, may_change, note_denied, tell_changes
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()

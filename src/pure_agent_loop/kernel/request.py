@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.long_results import ReadableTools
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.messages import Message
-from pure_agent_loop.result_budget import ReadableTools
-from pure_agent_loop.state import QueryState
 
 
 class Request(NamedTuple):

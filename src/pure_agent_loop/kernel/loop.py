@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.equip import end_background, equipped
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.hook_calls import wants_more
-from pure_agent_loop.kit import Kit
+from pure_agent_loop.kernel.equip import end_background, equipped
+from pure_agent_loop.kernel.hook_calls import wants_more
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.model_call import respond
+from pure_agent_loop.kernel.part_events import end_open_parts
+from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.tool_round import run_calls
+from pure_agent_loop.kernel.window import measure
 from pure_agent_loop.limits import LimitChecker
-from pure_agent_loop.measure import measure
-from pure_agent_loop.model_call import respond
-from pure_agent_loop.part_events import end_open_parts
-from pure_agent_loop.state import SUSPENDED, QueryState
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.tool_round import run_calls
 
 
 async def run_loop(state: QueryState, kit: Kit) -> None:

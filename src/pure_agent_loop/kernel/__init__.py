@@ -1,0 +1,1 @@
+"""One run, from inside. `loop` is the order of a step; read it first."""
