@@ -18,10 +18,10 @@ LAYERS = [
     (
         "vocabulary",
         """
-        kernel schema support.front_matter support.disk support.writer_lock support _version errors
-        support.text support.terminal prompts support.clock cancel events inbox kernel.journal
-        support.threads support.paths parts hooks calling images support.locking media
-        support.shared_file task_states llm llm.values support.redaction support.secret_shapes
+        runs kernel schema support.front_matter support.disk support.writer_lock support _version
+        errors support.text support.terminal prompts support.clock cancel events inbox
+        kernel.journal support.threads support.paths parts hooks calling images support.locking
+        media support.shared_file task_states llm llm.values support.redaction support.secret_shapes
         """,
     ),
     (
@@ -62,8 +62,8 @@ LAYERS = [
     (
         "facades",
         """
-        result stream support.portal runner starting conversation explain agent_checks agent
-        ai_client loop llm.sdk_errors llm.openai_client local choose sessions session
+        result runs.stream support.portal runs.run runs.start conversation explain runs.checks agent
+        ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
         """,
     ),
     (

@@ -9,18 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pure_agent_loop.agent_checks import (
-    all_tools,
-    check_only_client,
-    check_price,
-    checked_compactor,
-    checked_function,
-    checked_name,
-    checked_number,
-)
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.choose import DEFAULT_MODEL, choose_model
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
@@ -40,8 +30,18 @@ from pure_agent_loop.permissions import AskFunction, PermissionFunction, Permiss
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, check_types
-from pure_agent_loop.starting import begin_in_session, begin_run
+from pure_agent_loop.runs.checks import (
+    all_tools,
+    check_only_client,
+    check_price,
+    checked_compactor,
+    checked_function,
+    checked_name,
+    checked_number,
+)
+from pure_agent_loop.runs.choose import DEFAULT_MODEL, choose_model
+from pure_agent_loop.runs.run import Run, check_types
+from pure_agent_loop.runs.start import begin_in_session, begin_run
 from pure_agent_loop.support.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 

@@ -11,7 +11,7 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 
 
 class Prepare(Protocol):

@@ -15,7 +15,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.messages import Message
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run, check_client, check_types, start_state
+from pure_agent_loop.runs.run import Run, check_client, check_types, start_state
 from pure_agent_loop.support.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 

@@ -20,7 +20,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.permissions import PermissionPolicy
 from pure_agent_loop.prompts import ENGLISH
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.testing import Gate, ScriptedLLM, Signal, call, deltas
 from pure_agent_loop.tool import ToolRegistry

@@ -17,7 +17,7 @@ from typing import Any
 
 from pure_agent_loop import Agent, AgentResult, EventType, LLMError, RetryConfig, tool
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.testing import (
     FakeClock,
     ScriptedServer,

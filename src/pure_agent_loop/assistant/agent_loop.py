@@ -28,7 +28,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 from pure_agent_loop.toolbox.files.workspace import Workspace

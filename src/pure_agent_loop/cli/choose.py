@@ -6,7 +6,7 @@
 3. The embedded model of the extra ``[local]``.
 
 `settle` decides the first without touching anything; `choose` does the looking. Beyond the
-library's `pure_agent_loop.choose` it knows the variables ``PAL_*`` and speaks to a person at a terminal.
+library's `pure_agent_loop.runs.choose` it knows the variables ``PAL_*`` and speaks to a person at a terminal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pure_agent_loop.choose import DEFAULT_MODEL, LOCAL_KEY, Choice, choose_model, is_embedded_name
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, is_loopback
 from pure_agent_loop.local import find_server
+from pure_agent_loop.runs.choose import DEFAULT_MODEL, LOCAL_KEY, Choice, choose_model, is_embedded_name
 from pure_agent_loop.support.portal import run_sync
 
 Say = Callable[[str], None]

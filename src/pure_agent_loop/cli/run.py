@@ -12,7 +12,6 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.choose import Choice
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
@@ -28,6 +27,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.permissions import AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 

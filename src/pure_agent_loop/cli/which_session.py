@@ -12,7 +12,7 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import SessionInfo, SessionStore, check_session_id, default_store
 from pure_agent_loop.sessions.export import moment
 

@@ -34,7 +34,7 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.state import SUSPENDED
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.runner import Run
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.transcript import read_past

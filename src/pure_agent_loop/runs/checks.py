@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
-from pure_agent_loop.choose import DEFAULT_MODEL
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.runner import check_client
+from pure_agent_loop.runs.choose import DEFAULT_MODEL
+from pure_agent_loop.runs.run import check_client
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 

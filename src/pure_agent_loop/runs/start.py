@@ -10,7 +10,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.messages import Message
-from pure_agent_loop.runner import resumed_state, start_state
+from pure_agent_loop.runs.run import resumed_state, start_state
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore

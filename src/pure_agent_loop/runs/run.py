@@ -17,7 +17,7 @@ from pure_agent_loop.media import user_content
 from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.stream import EventStream
+from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 from pure_agent_loop.support.text import clean_text
 

@@ -1,0 +1,1 @@
+"""A run, from outside: made, started, read."""
