@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop import Agent, BaseLLMClient, EventType, LLMError, LLMResponse, LoopLimits, tool
+from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.testing import ScriptedLLM
-from pure_agent_loop.tokens import estimate_message
 
 Message = dict[str, Any]
 FACTS = {

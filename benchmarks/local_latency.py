@@ -25,7 +25,7 @@ from pure_agent_loop.evaluation.package import ensure_package
 from pure_agent_loop.evaluation.runner import requests_of
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.local.client import LocalClient, open_local
 from pure_agent_loop.prompts import ENGLISH
 

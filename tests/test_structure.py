@@ -18,10 +18,11 @@ LAYERS = [
     (
         "vocabulary",
         """
-        runs kernel schema support.front_matter support.disk support.writer_lock support _version
-        errors support.text support.terminal prompts support.clock cancel events inbox
-        kernel.journal support.threads support.paths parts hooks calling images support.locking
-        media support.shared_file task_states llm llm.values support.redaction support.secret_shapes
+        llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
+        support _version errors support.text support.terminal prompts support.clock cancel events
+        inbox kernel.journal support.threads support.paths parts hooks calling images
+        support.locking media support.shared_file task_states llm llm.values support.redaction
+        support.secret_shapes
         """,
     ),
     (
@@ -33,10 +34,11 @@ LAYERS = [
     (
         "ports",
         """
-        llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base llm.json_check
-        llm.text_place llm.recover llm.react_text llm.json_text llm.tool_mode messages tokens tool
-        schema.build schema.signature schema.docstrings schema.tidy schema.problems llm.adapt
-        llm.lessons accounting kernel.long_results kernel.observers
+        llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
+        llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
+        llm.tool_modes.json_action llm.tool_modes.client llm.messages llm.tokens tool schema.build
+        schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
+        llm.accounting kernel.long_results kernel.observers
         """,
     ),
     (

@@ -22,10 +22,10 @@ from pure_agent_loop.kernel.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
-from pure_agent_loop.llm.tool_mode import ToolModeClient, check_tool_mode
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
-from pure_agent_loop.messages import Message
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.result import AgentResult

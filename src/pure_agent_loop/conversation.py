@@ -8,8 +8,8 @@ from typing import Protocol
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.media import MediaItem
-from pure_agent_loop.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
 

@@ -21,10 +21,10 @@ from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
-from pure_agent_loop.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.tool import Tool
 
 

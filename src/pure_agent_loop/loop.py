@@ -12,7 +12,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.run import Run, check_client, check_types, start_state

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.messages import Message, to_wire
+from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.sessions import (
     JsonlStore,
     Record,

@@ -6,7 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
-from pure_agent_loop.messages import user_message
+from pure_agent_loop.llm.messages import user_message
 
 _WORDS = st.text("ab \nü中", max_size=60)
 _TEXTS = st.builds(lambda text, times: text * times, _WORDS, st.sampled_from([1, 1, 5, 60]))

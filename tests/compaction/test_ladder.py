@@ -27,7 +27,7 @@ from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.compaction.shape import estimate, newest_question
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import NoCompaction
-from pure_agent_loop.messages import user_message
+from pure_agent_loop.llm.messages import user_message
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, answer, call, check_history
 

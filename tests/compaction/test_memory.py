@@ -9,7 +9,7 @@ from tests.helpers import E, of_type, run_kernel
 
 from pure_agent_loop import ConfigError, QueryState
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
-from pure_agent_loop.messages import user_message
+from pure_agent_loop.llm.messages import user_message
 from pure_agent_loop.testing import FakeClock, check_history
 from pure_agent_loop.toolbox import Workspace
 

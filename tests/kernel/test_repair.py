@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers import E, add, check_result, of_type, run_agent, tool_texts
 
 from pure_agent_loop import Agent, HistoryError
-from pure_agent_loop.messages import repair_history, to_wire
+from pure_agent_loop.llm.messages import repair_history, to_wire
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, call, check_history
 

@@ -12,11 +12,11 @@ from tests.helpers import tool_texts
 
 from pure_agent_loop import Agent, ConfigError, prompts_for, tool
 from pure_agent_loop.kernel.doom import DoomLedger, judge, note_answer
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.support.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.testing import ScriptedLLM, call
-from pure_agent_loop.tokens import estimate_message, estimate_tokens
 
 FIELDS = [field.name for field in dataclasses.fields(ENGLISH)]
 TEXTS = [name for name in FIELDS if name not in ("stopped", "repetitions")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError, Profile
 from pure_agent_loop.llm.adapt import adapt_fields, adapt_messages, adapt_tools, short_id, simplify_schema
-from pure_agent_loop.messages import repair_history
+from pure_agent_loop.llm.messages import repair_history
 from pure_agent_loop.testing import check_history
 
 PLAIN = Profile("plain")

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.json_text import JsonReader, action_schema, response_formats, write_action
 from pure_agent_loop.llm.response import Assembler
+from pure_agent_loop.llm.tool_modes.json_action import (
+    JsonReader,
+    action_schema,
+    response_formats,
+    write_action,
+)
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.text import clean_text
 from tests.llm.test_recover import CALL, SIZES, TOOLS

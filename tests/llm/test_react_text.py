@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.react_text import ReactReader, describe_tools, write_history, write_react
 from pure_agent_loop.llm.response import Assembler
+from pure_agent_loop.llm.tool_modes.react import ReactReader, describe_tools, write_history, write_react
 from pure_agent_loop.llm.values import Delta
 from tests.llm.test_recover import CALL, SIZES, TOOLS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.recover import TextCalls, find_calls, schemas_of
+from pure_agent_loop.llm.tool_modes.recover import TextCalls, find_calls, schemas_of
 
 TOOLS = [
     {

@@ -15,7 +15,7 @@ from pure_agent_loop import (
     LoopLimits,
     RetryConfig,
 )
-from pure_agent_loop.llm.tool_mode import TOOL_MODES, ToolModeClient
+from pure_agent_loop.llm.tool_modes.client import TOOL_MODES, ToolModeClient
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, answer, call, check_history, deltas, status
 from tests.helpers import add, of_type, tool_texts

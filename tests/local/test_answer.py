@@ -2,9 +2,9 @@
 
 import pytest
 
+from pure_agent_loop.llm.messages import user_message
 from pure_agent_loop.local.answer import has_failed, is_true_to, plain_answer, worth_a_sentence
 from pure_agent_loop.local.turns import Result, flatten, read_turn
-from pure_agent_loop.messages import user_message
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 
 CALL = {

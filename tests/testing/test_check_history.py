@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pure_agent_loop.messages import repair_history
+from pure_agent_loop.llm.messages import repair_history
 from pure_agent_loop.testing import check_history, check_request
 
 USER = {"role": "user", "content": "hi"}

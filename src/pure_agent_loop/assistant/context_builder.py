@@ -13,9 +13,9 @@ from pure_agent_loop.assistant.persona import PersonaConfig, personas
 from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.messages import Message, tool_message, user_message, wire_call
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import MediaItem, media_parts, user_content
-from pure_agent_loop.messages import Message, tool_message, user_message, wire_call
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace

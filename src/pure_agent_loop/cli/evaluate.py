@@ -9,7 +9,7 @@ from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.evaluation.command import run
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
 
 

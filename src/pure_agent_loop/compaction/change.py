@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pure_agent_loop.accounting import Boundary
 from pure_agent_loop.compaction.shape import estimate
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import fixed_tokens, measure
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.accounting import Boundary
+from pure_agent_loop.llm.messages import Message
 
 
 async def take_over(

@@ -17,7 +17,7 @@ from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, Resu
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.messages import Message, user_message
+from pure_agent_loop.llm.messages import Message, user_message
 from pure_agent_loop.support.text import safe_str
 
 RUNGS = ("prune", "repeated", "summary", "trim")

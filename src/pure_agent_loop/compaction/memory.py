@@ -17,7 +17,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import measure
-from pure_agent_loop.messages import Message, user_message
+from pure_agent_loop.llm.messages import Message, user_message
 from pure_agent_loop.support.shared_file import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread

@@ -16,9 +16,9 @@ from pure_agent_loop.compaction.shape import (
     strings_in,
 )
 from pure_agent_loop.kernel.long_results import mentioned
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.llm.tokens import estimate_tokens
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.tokens import estimate_tokens
 
 _LONGEST = 500  # longer values are contents, not names
 _URL = r"https?://[^\s\"'<>|]+"

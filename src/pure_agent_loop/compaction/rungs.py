@@ -19,9 +19,9 @@ from pure_agent_loop.compaction.shape import (
     units_of,
 )
 from pure_agent_loop.kernel.long_results import mentioned
-from pure_agent_loop.messages import Message, user_message
+from pure_agent_loop.llm.messages import Message, user_message
+from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.tokens import estimate_message
 
 Keep = Callable[[str], "str | None"]  # writes a text down and says under which id; None if it cannot be read
 SHORT_CHARS = 200  # a text shorter than this is not worth a record in its place

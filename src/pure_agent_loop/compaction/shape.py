@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pure_agent_loop.messages import META, Message, text_of
+from pure_agent_loop.llm.messages import META, Message, text_of
+from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.tokens import estimate_message
 
 
 class Unit(NamedTuple):

@@ -15,12 +15,12 @@ from pure_agent_loop.kernel.long_results import ResultFolder, mentioned
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.tokens import estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.messages import Message
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str, shorten
-from pure_agent_loop.tokens import estimate_tokens, estimate_usage
 
 MOST_PIECES = 8
 PIECE_SHARE = 0.5  # of the window: the text of one request; the rest is for the answer and for bad guesses

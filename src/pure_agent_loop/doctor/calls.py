@@ -8,8 +8,8 @@ from typing import Any
 from pure_agent_loop.doctor.answers import Found, user
 from pure_agent_loop.doctor.listing import template_caps
 from pure_agent_loop.doctor.session import Asked, Message, Session
-from pure_agent_loop.llm.recover import TextCalls
-from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient
+from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.prompts import prompts_for
 
 CALL_TOKENS = 600  # a call may be thought about

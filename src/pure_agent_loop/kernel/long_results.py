@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry

@@ -16,10 +16,10 @@ from pure_agent_loop.kernel.request import Request, build_request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
 from pure_agent_loop.llm.response import Assembler, LLMResponse
+from pure_agent_loop.llm.tokens import estimate_message, usage_of
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.tokens import estimate_message, usage_of
 
 
 async def respond(state: QueryState, kit: Kit) -> LLMResponse:

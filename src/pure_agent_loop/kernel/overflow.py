@@ -8,8 +8,8 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess, window_of
 from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.llm.values import get
-from pure_agent_loop.tokens import estimate_message
 
 # Some servers refuse an overlong request without a word; a short one was refused for something else.
 SUSPECT_SHARE = 0.5

@@ -8,7 +8,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import ReadableTools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
 
 
 class Request(NamedTuple):

@@ -16,15 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from pure_agent_loop.accounting import Boundary, ContextLedger, track
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.questions import Questions
 from pure_agent_loop.limits import LimitLedger
-from pure_agent_loop.llm.response import LLMResponse, unique_id
-from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.messages import (
+from pure_agent_loop.llm.accounting import Boundary, ContextLedger, track
+from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
     check_pairs,
@@ -32,6 +30,8 @@ from pure_agent_loop.messages import (
     tool_message,
     user_message,
 )
+from pure_agent_loop.llm.response import LLMResponse, unique_id
+from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Ruling
 from pure_agent_loop.prompts import Prompts

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import offered_tools
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
 
 CHARS_A_TOKEN = 2  # of the window: a result may take about half of it
 

@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pure_agent_loop.llm.messages import META, Message, joined_content, tool_message
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.messages import META, Message, joined_content, tool_message
 
 BRIDGE = "OK."  # what the assistant is made to say between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")

@@ -13,8 +13,8 @@ from pure_agent_loop.kernel.kit import Emit, Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.media import user_content
-from pure_agent_loop.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.stream import EventStream

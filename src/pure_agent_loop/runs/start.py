@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.runs.run import resumed_state, start_state
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.run import resumed_state, start_state
@@ -17,7 +18,6 @@ from pure_agent_loop.sessions.recipe import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
 from pure_agent_loop.support.text import as_text
-from pure_agent_loop.tokens import estimate_usage
 from pure_agent_loop.tool import ToolOutcome, failed
 
 Parts = Sequence[dict[str, Any]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pure_agent_loop.messages import META, text_of
+from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.support.text import as_text
 

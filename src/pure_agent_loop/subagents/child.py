@@ -14,7 +14,7 @@ from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Emit, Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.tool_mode import ToolModeClient
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
 from pure_agent_loop.subagents.definitions import AgentDefinition
@@ -26,7 +26,7 @@ from pure_agent_loop.tool import ToolRegistry
 if TYPE_CHECKING:
     import asyncio
 
-    from pure_agent_loop.messages import Message
+    from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.support.writer_lock import SessionLock
 
 

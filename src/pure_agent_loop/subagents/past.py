@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pure_agent_loop.messages import Message
+from pure_agent_loop.llm.messages import Message
 
 # As `SubagentWords` writes it, in both languages.
 _MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")

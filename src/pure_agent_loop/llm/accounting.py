@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.tokens import estimate_message
 
 # A count under half of the guess is not believed: some servers leave out what they had in a cache, some cut
 # the request in silence. Short requests are too short to tell.

@@ -17,11 +17,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pure_agent_loop.llm.json_check import end_of_json
-from pure_agent_loop.llm.recover import TextCalls, find_calls, schemas_of
+from pure_agent_loop.llm.messages import joined_content, text_of
 from pure_agent_loop.llm.think import split_unopened
+from pure_agent_loop.llm.tool_modes.json_check import end_of_json
+from pure_agent_loop.llm.tool_modes.recover import TextCalls, find_calls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
-from pure_agent_loop.messages import joined_content, text_of
 
 Message = dict[str, Any]
 STOP = ["\nObservation:", "\n观察："]  # at a line's start: an answer may hold the word

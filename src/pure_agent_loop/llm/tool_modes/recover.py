@@ -20,7 +20,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
-from pure_agent_loop.llm.json_check import (
+from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
+from pure_agent_loop.llm.tool_modes.json_check import (
     ARGUMENT_KEYS,
     NAME_KEYS,
     OTHER_KEYS,
@@ -29,8 +30,7 @@ from pure_agent_loop.llm.json_check import (
     items_in,
     name_and_arguments,
 )
-from pure_agent_loop.llm.text_place import Place
-from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
+from pure_agent_loop.llm.tool_modes.place import Place
 from pure_agent_loop.llm.values import ToolCall
 
 Schemas = Mapping[str, Mapping[str, Any]]

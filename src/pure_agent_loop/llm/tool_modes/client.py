@@ -21,11 +21,11 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
-from pure_agent_loop.llm.json_text import FINAL, JsonReader, response_formats, write_action
-from pure_agent_loop.llm.react_text import STOP, ReactReader, describe_tools, write_history, write_react
-from pure_agent_loop.llm.recover import TextCalls
 from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
+from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
+from pure_agent_loop.llm.tool_modes.react import STOP, ReactReader, describe_tools, write_history, write_react
+from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 

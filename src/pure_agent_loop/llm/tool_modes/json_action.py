@@ -16,10 +16,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
-from pure_agent_loop.llm.json_check import ARGUMENT_KEYS, NAME_KEYS, OTHER_KEYS, end_of_json, items_in
-from pure_agent_loop.llm.recover import TextCalls, schemas_of
+from pure_agent_loop.llm.messages import text_of
+from pure_agent_loop.llm.tool_modes.json_check import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    OTHER_KEYS,
+    end_of_json,
+    items_in,
+)
+from pure_agent_loop.llm.tool_modes.recover import TextCalls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.messages import text_of
 
 FINAL = "final_answer"
 ANSWER = "answer"
