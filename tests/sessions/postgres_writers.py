@@ -21,7 +21,7 @@ from tests.sessions.kills import forked
 
 from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.sessions import PostgresStore, Record
-from pure_agent_loop.sessions.postgres import PostgresLog
+from pure_agent_loop.sessions.stores.postgres import PostgresLog
 
 LEASE = 0.5
 MOST_SECONDS = 0.04  # a writer is killed within

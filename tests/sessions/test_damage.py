@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from pure_agent_loop.sessions.parse import parse
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.parse import parse
+from pure_agent_loop.sessions.stores.records import Record
 
 DATA = [
     {},

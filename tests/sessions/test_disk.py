@@ -24,7 +24,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
-from pure_agent_loop.sessions.sqlite import _APPLICATION
+from pure_agent_loop.sessions.stores.sqlite import _APPLICATION
 
 FULL = """
 import json, resource, sys

@@ -21,7 +21,7 @@ import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, tool
 from pure_agent_loop.errors import SessionLockedError, SessionReadError, SessionWriteError
 from pure_agent_loop.sessions import JsonlStore, PostgresStore
-from pure_agent_loop.sessions.postgres import PostgresLog
+from pure_agent_loop.sessions.stores.postgres import PostgresLog
 from pure_agent_loop.testing import STORE_RULES, ScriptedLLM, call, check_store
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.sessions import Record, parse, records
+from pure_agent_loop.sessions import Record, parse
+from pure_agent_loop.sessions.stores import records
 from pure_agent_loop.support.text import to_jsonable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sessions.md"

@@ -8,8 +8,8 @@ import pytest
 
 from pure_agent_loop.errors import SessionNotFoundError
 from pure_agent_loop.sessions import JsonlStore, SqliteStore, default_store, new_session_id
-from pure_agent_loop.sessions.jsonl import JsonlLog
 from pure_agent_loop.sessions.store import Loaded, check_session_id
+from pure_agent_loop.sessions.stores.jsonl import JsonlLog
 from pure_agent_loop.testing import STORE_RULES, ScriptError, check_store
 
 STORES = {

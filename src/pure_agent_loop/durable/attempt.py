@@ -36,7 +36,7 @@ from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import SessionStore
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.support.text import safe_str, to_jsonable
 

@@ -180,7 +180,7 @@ class Database:
         """
         if self.is_sqlite:
             return SqliteStore(self.path)
-        from pure_agent_loop.sessions.postgres import PostgresStore
+        from pure_agent_loop.sessions.stores.postgres import PostgresStore
 
         return PostgresStore(self.url, owner=owner, lease=lease)
 

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import SessionError, SessionLockedError, SessionWriteError
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore
+from pure_agent_loop.sessions.stores.records import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Self

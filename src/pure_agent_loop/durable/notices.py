@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.records import Record
 
 _WAITING = "SELECT run, schedule, due, answer FROM @notices WHERE session = ? ORDER BY number"
 

@@ -19,11 +19,6 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.jsonl import JsonlStore, RepairReport
-from pure_agent_loop.sessions.parse import Transcript, parse
-from pure_agent_loop.sessions.postgres import PostgresStore
-from pure_agent_loop.sessions.records import Record
-from pure_agent_loop.sessions.sqlite import SqliteStore
 from pure_agent_loop.sessions.store import (
     Loaded,
     SessionInfo,
@@ -32,6 +27,11 @@ from pure_agent_loop.sessions.store import (
     check_session_id,
     new_session_id,
 )
+from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
+from pure_agent_loop.sessions.stores.parse import Transcript, parse
+from pure_agent_loop.sessions.stores.postgres import PostgresStore
+from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.stores.sqlite import SqliteStore
 from pure_agent_loop.support.paths import data_folder
 
 __all__ = [

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.log import BaseLog
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_id, new_session_id
+from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import SUSPENDED, step_of
 
 

@@ -19,8 +19,6 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.runs.run import start_state
-from pure_agent_loop.sessions.recipe import describe, read_prices, rebuild
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
     RecordedBudget,
@@ -29,7 +27,9 @@ from pure_agent_loop.sessions.replay_journal import (
     Window,
 )
 from pure_agent_loop.sessions.resume import first_state, recorded_media
+from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.skipping import SkippingLoop
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.support.text import to_jsonable
 

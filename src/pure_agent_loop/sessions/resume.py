@@ -14,7 +14,7 @@ from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.run import resumed_state, start_state
-from pure_agent_loop.sessions.recipe import describe
+from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
 from pure_agent_loop.support.text import as_text

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.records import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Self

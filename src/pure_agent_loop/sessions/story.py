@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pure_agent_loop.llm.messages import META, text_of
-from pure_agent_loop.sessions.records import Record
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.text import as_text
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]

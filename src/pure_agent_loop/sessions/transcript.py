@@ -35,8 +35,8 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionLog
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pure_agent_loop.errors import SessionWriteError
-from pure_agent_loop.sessions.parse import Transcript
+from pure_agent_loop.sessions.stores.parse import Transcript
 from pure_agent_loop.support.locking import OPEN_FLAGS
 
 _CHUNK = 1 << 20

@@ -24,8 +24,8 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import SessionStore
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.testing.errors import ScriptError
 
 MakeStore = Callable[[Path], SessionStore]

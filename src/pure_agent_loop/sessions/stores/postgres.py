@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
-from pure_agent_loop.sessions.log import BaseLog
-from pure_agent_loop.sessions.parse import Transcript, parse
-from pure_agent_loop.sessions.postgres_link import Link
-from pure_agent_loop.sessions.postgres_owner import Holder, Owner, look
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
+from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.stores.parse import Transcript, parse
+from pure_agent_loop.sessions.stores.postgres_link import Link
+from pure_agent_loop.sessions.stores.postgres_owner import Holder, Owner, look
+from pure_agent_loop.sessions.stores.records import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pure_agent_loop.sessions.postgres_link import Connection
+    from pure_agent_loop.sessions.stores.postgres_link import Connection
 
 # The row of the session is locked for a moment, so that who takes the session over waits for this and then
 # reads it. The row before must be there: a crash of the database may have lost records that were not durable.

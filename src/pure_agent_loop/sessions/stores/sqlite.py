@@ -20,10 +20,10 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.log import BaseLog
-from pure_agent_loop.sessions.parse import Transcript, parse
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
+from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.stores.parse import Transcript, parse
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.disk import sync_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.paths import expanded

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.sessions.postgres_link import Link, abandon, import_psycopg
+from pure_agent_loop.sessions.stores.postgres_link import Link, abandon, import_psycopg
 
 if TYPE_CHECKING:
-    from pure_agent_loop.sessions.postgres_link import Connection
+    from pure_agent_loop.sessions.stores.postgres_link import Connection
 
 _BEATS_A_LEASE = 5
 _RETRY_SECONDS = 0.25

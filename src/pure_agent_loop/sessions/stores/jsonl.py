@@ -24,11 +24,11 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.log import BaseLog
-from pure_agent_loop.sessions.parse import Transcript, parse
-from pure_agent_loop.sessions.peek import first_and_last_time
-from pure_agent_loop.sessions.records import Record
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
+from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.stores.parse import Transcript, parse
+from pure_agent_loop.sessions.stores.peek import first_and_last_time
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.disk import Appender, sync_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.writer_lock import SessionLock, take_lock

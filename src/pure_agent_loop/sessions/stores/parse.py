@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from pure_agent_loop.sessions.records import DECODER, MARK, Record
+from pure_agent_loop.sessions.stores.records import DECODER, MARK, Record
 
 MAX_PROBLEMS = 200
 _BLANKS = b" \t\r\n"

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.parse import Transcript
-from pure_agent_loop.sessions.records import Record, is_type
+from pure_agent_loop.sessions.stores.parse import Transcript
+from pure_agent_loop.sessions.stores.records import Record, is_type
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:

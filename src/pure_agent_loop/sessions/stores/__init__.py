@@ -1,0 +1,1 @@
+"""Where the records of sessions are kept: files of JSON lines, SQLite, PostgreSQL."""
