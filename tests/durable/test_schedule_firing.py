@@ -13,7 +13,7 @@ from pure_agent_loop import ConfigError
 from pure_agent_loop.durable import DurableError, Engine, Schedule, Schedules, to_session
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
-from pure_agent_loop.durable.firings import Firings
+from pure_agent_loop.durable.schedules.firings import Firings
 
 COUNT = itertools.count()
 START = 1_767_225_600.0  # 2026-01-01, midnight

@@ -30,8 +30,8 @@ DIE = """
 import os, signal, sys
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
-from pure_agent_loop.durable.firings import Firings
-from pure_agent_loop.durable.posting import post_to_file
+from pure_agent_loop.durable.schedules.firings import Firings
+from pure_agent_loop.durable.schedules.posting import post_to_file
 url, owner, run_id, writes = sys.argv[1:]
 firings = Firings(Client(Database(url)), owner)
 parcel = firings.claim(run_id)
@@ -43,7 +43,7 @@ TAKE_IN_AND_DIE = """
 import os, signal, sys
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
-from pure_agent_loop.durable.firings import Firings
+from pure_agent_loop.durable.schedules.firings import Firings
 Firings(Client(Database(sys.argv[1])), "host-1-gone").collect()
 os.kill(os.getpid(), signal.SIGKILL)
 """

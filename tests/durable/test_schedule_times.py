@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.durable import Schedule, heartbeat, to_command, to_file, to_session
-from pure_agent_loop.durable.times import LATE_SECONDS, Cron, Every, due_times
+from pure_agent_loop.durable.schedules.times import LATE_SECONDS, Cron, Every, due_times
 
 
 def at(text):

@@ -30,11 +30,11 @@ import threading
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.database import default_database
-from pure_agent_loop.durable.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.handle import Handle
-from pure_agent_loop.durable.schedule import Schedule, heartbeat
-from pure_agent_loop.durable.schedules import Firing, ScheduleInfo, Schedules
+from pure_agent_loop.durable.schedules.delivery import Delivery, to_command, to_file, to_session
+from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
+from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
 from pure_agent_loop.durable.values import ENDED, DurableError, Rate, TaskInfo
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.task_states import TASK_STATES

@@ -20,7 +20,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of, part_of
-from pure_agent_loop.durable.notices import bring_notices
+from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (
     LLMError,

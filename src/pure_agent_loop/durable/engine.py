@@ -13,8 +13,8 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.handle import Handle
-from pure_agent_loop.durable.notices import bring_notices
-from pure_agent_loop.durable.schedules import Schedules
+from pure_agent_loop.durable.schedules.notices import bring_notices
+from pure_agent_loop.durable.schedules.schedules import Schedules
 from pure_agent_loop.durable.values import Rate, TaskInfo, check_agent_name
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError

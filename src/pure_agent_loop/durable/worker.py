@@ -16,10 +16,10 @@ from typing import Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.client import Client
-from pure_agent_loop.durable.firings import Firings
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
+from pure_agent_loop.durable.schedules.firings import Firings
+from pure_agent_loop.durable.schedules.ticker import Ticker
 from pure_agent_loop.durable.serial import import_dbos, json_serializer
-from pure_agent_loop.durable.ticker import Ticker
 from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import SessionStore

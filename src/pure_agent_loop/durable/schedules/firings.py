@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Change
-from pure_agent_loop.durable.delivery import Delivery
-from pure_agent_loop.durable.schedule import HEARTBEAT_OK, Schedule
-from pure_agent_loop.durable.schedules import FIRE, stamp
-from pure_agent_loop.durable.times import due_times
+from pure_agent_loop.durable.schedules.delivery import Delivery
+from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule
+from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
+from pure_agent_loop.durable.schedules.times import due_times
 from pure_agent_loop.durable.values import TaskInfo, task_info
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.text import safe_str

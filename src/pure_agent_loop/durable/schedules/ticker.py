@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.durable.firings import Firings, Parcel
 from pure_agent_loop.durable.liveness import Liveness
-from pure_agent_loop.durable.posting import (
+from pure_agent_loop.durable.schedules.firings import Firings, Parcel
+from pure_agent_loop.durable.schedules.posting import (
     Outcome,
     after_death,
     after_stop,

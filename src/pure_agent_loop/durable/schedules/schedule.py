@@ -9,8 +9,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
-from pure_agent_loop.durable.delivery import Delivery
-from pure_agent_loop.durable.times import Cron, Every, Times, local_zone, zone_of
+from pure_agent_loop.durable.schedules.delivery import Delivery
+from pure_agent_loop.durable.schedules.times import Cron, Every, Times, local_zone, zone_of
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import check_session_id

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from pure_agent_loop.durable.client import Client
-from pure_agent_loop.durable.schedule import Schedule
+from pure_agent_loop.durable.schedules.schedule import Schedule
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError
 

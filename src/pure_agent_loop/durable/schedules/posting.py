@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pure_agent_loop.durable.firings import Parcel
+from pure_agent_loop.durable.schedules.firings import Parcel
 from pure_agent_loop.support.disk import flush_to_disk
 from pure_agent_loop.support.locking import lock_within
 
