@@ -41,12 +41,13 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.local import LocalClient, models
+from pure_agent_loop.local import LocalClient
 from pure_agent_loop.local.action import arguments_for, choice_for
 from pure_agent_loop.local.answer import plain_answer
 from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION, TINY_PARAMETERS
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.shared import join_server
 from pure_agent_loop.local.examples import read_tools
-from pure_agent_loop.local.shared import join_server
 from pure_agent_loop.local.turns import flatten, read_turn
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox import starter_tools

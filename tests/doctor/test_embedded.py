@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop.cli import main
-from pure_agent_loop.local import models
-from pure_agent_loop.local.shared import ServerSettings, join_server
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.shared import ServerSettings, join_server
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model

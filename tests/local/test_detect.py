@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pure_agent_loop.local.detect import Found, find_server
+from pure_agent_loop.local.engine.detect import Found, find_server
 
 MODELS = json.dumps({"object": "list", "data": [{"id": "qwen"}, {"id": "other"}]}).encode()
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

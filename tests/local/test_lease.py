@@ -11,9 +11,9 @@ import threading
 import pytest
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.local.lease import HOST, State, read_state, take_lease, write_state
-from pure_agent_loop.local.server import Leases, thread_count
-from pure_agent_loop.local.shared import join_server
+from pure_agent_loop.local.engine.lease import HOST, State, read_state, take_lease, write_state
+from pure_agent_loop.local.engine.server import Leases, thread_count
+from pure_agent_loop.local.engine.shared import join_server
 from pure_agent_loop.support.locking import file_lock
 
 KEY = "secret"
@@ -49,7 +49,7 @@ def test_a_server_nobody_comes_to_ends():
 
 def test_a_killed_user_holds_nothing():
     code = (
-        "import sys\nfrom pure_agent_loop.local.lease import *\n"
+        "import sys\nfrom pure_agent_loop.local.engine.lease import *\n"
         "lease = take_lease(State(1, '', 'secret', int(sys.argv[1]), 0))\n"
         "print(lease is not None, flush=True)\nsys.stdin.read()"
     )

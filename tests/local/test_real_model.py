@@ -12,9 +12,10 @@ from benchmarks.full_tools import full_tools
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.local import LocalClient, models, open_local
-from pure_agent_loop.local.lease import take_lease
-from pure_agent_loop.local.shared import ServerSettings, join_server
+from pure_agent_loop.local import LocalClient, open_local
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.lease import take_lease
+from pure_agent_loop.local.engine.shared import ServerSettings, join_server
 from pure_agent_loop.tool import tool
 from pure_agent_loop.toolbox import starter_tools
 
@@ -175,7 +176,7 @@ def _schema(name, **properties):
 def test_processes_share_one_server_which_outlives_a_killed_user_and_ends_with_the_last(model_file, home):
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from pure_agent_loop.local.shared import ServerSettings, join_server\n"
+        "from pure_agent_loop.local.engine.shared import ServerSettings, join_server\n"
         "lease = join_server(Path(sys.argv[1]), settings=ServerSettings(idle=0.2))\n"
         "print(lease.state.pid, flush=True)\nsys.stdin.read()"
     )

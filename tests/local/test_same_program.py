@@ -12,8 +12,8 @@ import pytest
 from tests.helpers import E, check_result, of_type
 
 from pure_agent_loop import Agent, AgentResult, LoopLimits
-from pure_agent_loop.local import models
-from pure_agent_loop.local.lease import read_state
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.lease import read_state
 from pure_agent_loop.testing import ScriptedServer, call, check_history
 
 pytest.importorskip("xllamacpp")

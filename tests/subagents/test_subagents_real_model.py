@@ -12,7 +12,7 @@ from tests.helpers import E, check_result, of_type
 from tests.subagents.family import notices
 
 from pure_agent_loop import Agent, LoopLimits
-from pure_agent_loop.local import models
+from pure_agent_loop.local.engine import models
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager, TaskStore
 
 pytest.importorskip("xllamacpp")

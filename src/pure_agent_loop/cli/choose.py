@@ -188,7 +188,7 @@ def plan_for(model: str | None, base_url: str | None, environ: Mapping[str, str]
     Raises:
         ConfigError: An address is none, a key is missing, or there is no server for that model.
     """
-    from pure_agent_loop.local.models import list_models
+    from pure_agent_loop.local.engine.models import list_models
 
     plan = settle(model, base_url, environ, [listed.name for listed in list_models()])
     return _look_around(plan.model) if isinstance(plan, Search) else plan

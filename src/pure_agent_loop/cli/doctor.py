@@ -60,9 +60,9 @@ def _target_for(plan: Endpoint | Embedded, output: Output) -> Generator[Target, 
 
 
 def _embedded(plan: Embedded, output: Output) -> Generator[Target, None, None]:
-    from pure_agent_loop.local import models
     from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
-    from pure_agent_loop.local.shared import join_server
+    from pure_agent_loop.local.engine import models
+    from pure_agent_loop.local.engine.shared import join_server
 
     name = plan.name.removeprefix("local:")
     wanted = models.default_model() if name == "local" else name

@@ -7,7 +7,7 @@ import argparse
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.local.models import Listed, list_models, pull, use
+from pure_agent_loop.local.engine.models import Listed, list_models, pull, use
 from pure_agent_loop.support.terminal import safe_text
 
 

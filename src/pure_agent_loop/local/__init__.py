@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.local.detect import Found, find_server
+from pure_agent_loop.local.engine.detect import Found, find_server
 
 if TYPE_CHECKING:
     from pure_agent_loop.local.client import LocalClient, open_local

