@@ -16,7 +16,6 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.ai_client import AIClient
 from pure_agent_loop.budget import Budget, Price
-from pure_agent_loop.calling import ToolContext, current_call
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import (
@@ -48,6 +47,7 @@ from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer,
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
+from pure_agent_loop.tool_context import ToolContext, current_call
 
 if TYPE_CHECKING:
     from pure_agent_loop.assistant.agent_loop import AgentLoop

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from pure_agent_loop.calling import ToolContext, enter_call
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_result
 from pure_agent_loop.kernel.gate import decide
@@ -21,6 +20,7 @@ from pure_agent_loop.kernel.state import SUSPENDED, QueryState
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
+from pure_agent_loop.tool_context import ToolContext, enter_call
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()

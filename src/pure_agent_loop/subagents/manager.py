@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.calling import current_call
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
@@ -21,6 +20,7 @@ from pure_agent_loop.subagents.words import words_for
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
+from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox import workspace_tools
 
 if TYPE_CHECKING:
