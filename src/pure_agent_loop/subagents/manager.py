@@ -13,8 +13,8 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
-from pure_agent_loop.subagents.desk import Desk
 from pure_agent_loop.subagents.places import check_workspace
+from pure_agent_loop.subagents.run_tasks import Desk
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import words_for
 from pure_agent_loop.support.paths import data_folder
