@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.cli.agents import add_agents
 from pure_agent_loop.cli.audit_arguments import add_audit
+from pure_agent_loop.cli.commands.agents import add_agents
+from pure_agent_loop.cli.commands.replay import add_replay
+from pure_agent_loop.cli.commands.undo import add_undo
 from pure_agent_loop.cli.durable_arguments import add_durable
 from pure_agent_loop.cli.numbers import seconds
-from pure_agent_loop.cli.replay import add_replay
 from pure_agent_loop.cli.schedule_arguments import add_schedule
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
-from pure_agent_loop.cli.undo import add_undo
 from pure_agent_loop.evaluation import command as evaluation
 from pure_agent_loop.support.terminal import safe_text
 
