@@ -64,7 +64,9 @@ def _dispatch(options: argparse.Namespace, output: Output) -> int:
     module, function = _COMMANDS[options.command]
     for name in SECRET_VARIABLES:
         output.hide(os.environ.get(name))
-    exit_code: int = getattr(importlib.import_module(f"{__name__}.{module}"), function)(options, output)
+    exit_code: int = getattr(importlib.import_module(f"{__name__}.commands.{module}"), function)(
+        options, output
+    )
     return exit_code
 
 

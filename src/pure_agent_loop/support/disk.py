@@ -7,9 +7,9 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Protocol
 
 from pure_agent_loop.errors import SessionWriteError
-from pure_agent_loop.sessions.stores.parse import Transcript
 from pure_agent_loop.support.locking import OPEN_FLAGS
 
 _CHUNK = 1 << 20
@@ -35,6 +35,22 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class Ending(Protocol):
+    """How a file of lines was found to end."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that were read."""
+
+    @property
+    def end(self) -> int:
+        """Bytes behind this offset belong to a line that was never finished."""
+
+    @property
+    def needs_newline(self) -> bool:
+        """The last line is whole, but its newline is missing."""
 
 
 class Appender:
@@ -88,11 +104,11 @@ class Appender:
             raise SessionWriteError(self._path, error.strerror or error) from error
         self._size = before + len(line)
 
-    def mend(self, found: Transcript, torn: Path) -> None:
+    def mend(self, found: Ending, torn: Path) -> None:
         """Move an unfinished last line into a file of its own, and end the last whole one.
 
         Args:
-            found: What is in the file.
+            found: How the file ends.
             torn: Where the unfinished line is appended, with a newline.
 
         Raises:
