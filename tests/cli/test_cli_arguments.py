@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pure_agent_loop import __version__
-from pure_agent_loop.cli.arguments import parse
+from pure_agent_loop.cli.parser import parse
 
 
 def test_the_defaults():

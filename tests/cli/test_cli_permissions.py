@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.cli.arguments import MODES, PERMISSION_MODES, parse
 from pure_agent_loop.cli.exits import DENIED, code_for_stop
+from pure_agent_loop.cli.parser import parse
 from pure_agent_loop.cli.questions import rule_for, way_out
-from pure_agent_loop.permissions import PERMISSION_MODES as KNOWN_MODES
-from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
+from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy, PermissionRules
 from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas
 
 if sys.platform != "win32":
@@ -39,13 +38,11 @@ def results(server):
 
 
 def test_the_words_are_those_of_the_library():
-    assert set(PERMISSION_MODES) == set(KNOWN_MODES)
     options = parse(["run", "--allow", "a", "--allow", "b", "--deny", "c", "--ask", "d", "x"])
     assert (options.allow, options.deny, options.ask) == (["a", "b"], ["c"], ["d"])
     options = parse(["run", "x"])
     assert (options.permission_mode, options.mode, options.explain) == ("ask", "react", False)
     assert (options.allow, options.deny, options.ask) == ([], [], [])
-    assert MODES == ("react", "single")
 
 
 def test_single_decides_about_tools_once(pal):

@@ -5,35 +5,19 @@ Nothing heavy is imported here: ``pal --help`` needs neither a model client nor 
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
-from pure_agent_loop.cli.arguments import parse
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
 from pure_agent_loop.cli.output import Output, ResultLostError
+from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
-_DURABLE = ("durable", "durable")
-_COMMANDS = {  # the module and the function of each
-    "run": ("run", "run"),
-    "model": ("models", "model"),
-    "eval": ("evaluate", "evaluate"),
-    "doctor": ("doctor", "doctor"),
-    "sessions": ("sessions", "sessions"),
-    "replay": ("replay", "replay"),
-    "audit": ("audit", "audit"),
-    "undo": ("undo", "undo"),
-    "agents": ("agents", "agents"),
-    "schedule": ("schedule", "schedule"),
-    **dict.fromkeys(("worker", "submit", "tasks", "cancel", "answer", "logs"), _DURABLE),
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else FAILED
     output = Output(colour=not getattr(options, "no_color", False))
     try:
-        return _dispatch(options, output)
+        for name in SECRET_VARIABLES:
+            output.hide(os.environ.get(name))
+        return run_command(options, output)
     except KeyboardInterrupt:
         output.say("stopped")
         return INTERRUPTED
@@ -58,16 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the border to the user
         return _report(error, output)
-
-
-def _dispatch(options: argparse.Namespace, output: Output) -> int:
-    module, function = _COMMANDS[options.command]
-    for name in SECRET_VARIABLES:
-        output.hide(os.environ.get(name))
-    exit_code: int = getattr(importlib.import_module(f"{__name__}.commands.{module}"), function)(
-        options, output
-    )
-    return exit_code
 
 
 def _report(error: Exception, output: Output) -> int:

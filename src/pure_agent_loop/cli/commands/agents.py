@@ -7,6 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 
 SCHEMA_VERSION = 1
-DEFAULT_LISTED = 20
 _EPILOG = """\
 Tasks of runs without a session are kept nowhere, so they are not here.
 Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task.
@@ -29,26 +29,23 @@ examples:
 """
 
 
-def add_agents(commands: Any) -> None:
-    """Add the command.
+def add_agents(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
 
     Args:
-        commands: The sub-parsers of the whole command line.
+        parser: Of the command.
     """
-    parser = commands.add_parser(
-        "agents",
-        help="see and stop tasks of subagents",
-        description="The tasks that agents on this machine gave to subagents.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    describe(
+        parser,
+        "The tasks that agents on this machine gave to subagents.",
+        _EPILOG,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the tasks, the newest first", allow_abbrev=False)
+    actions = add_actions(parser)
+    listing = actions.add_parser("list", help="the tasks, the newest first")
     listing.add_argument("--session", metavar="ID", help="only of this session")
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     for name, meaning in (("show", "everything about a task"), ("kill", "stop a task, in whatever process")):
-        action = actions.add_parser(name, help=meaning, allow_abbrev=False)
+        action = actions.add_parser(name, help=meaning)
         action.add_argument("id", metavar="ID", help="the task")
         action.add_argument("--json", action="store_true", help="print one JSON object")
 

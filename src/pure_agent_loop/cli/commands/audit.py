@@ -4,21 +4,101 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import re
 import shutil
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.audit import ToolCallEntry, default_folder, find_call, history, verify
+from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
 SCHEMA_VERSION = 1
 WIDTH = 80  # where no terminal says another one
 MOST_WIDTH = 140
 _LONG_TEXT = 40  # lines
+_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_EPILOG = """\
+Exit codes of 'verify': 0 the log is whole, 1 it is damaged or there is none, 2 wrong usage.
+
+examples:
+  pal audit list --since 2h --status error
+  pal audit list --session trip --tool write_file --json
+  pal audit show 17
+  pal audit verify
+"""
+
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(parser, "See the audit log of tool calls, and check that nobody has changed it.", _EPILOG)
+    actions = add_actions(parser)
+    listing = _with_file(actions, "list", "the calls that fit, the newest last")
+    listing.add_argument("--session", metavar="ID", help="only of this session")
+    listing.add_argument("--tool", metavar="NAME", help="only of this tool")
+    moment = "2h, 30m or 7d ago, or a local time such as 2026-01-31 or 2026-01-31T18:00"
+    listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only from then on: {moment}")
+    listing.add_argument("--until", type=point_in_time, metavar="T", help="only before then")
+    listing.add_argument(
+        "--status",
+        metavar="STATUS",
+        help="only those that ended so: ok, error, denied, stopped or unfinished",
+    )
+    listing.add_argument("--text", metavar="WORDS", help="only with these words in arguments, task or result")
+    listing.add_argument(
+        "-n",
+        "--limit",
+        type=positive,
+        default=DEFAULT_LISTED,
+        metavar="N",
+        help="the newest N (default: 20)",
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    show = _with_file(actions, "show", "everything about one call")
+    show.add_argument("number", type=positive, metavar="SEQ", help="its number in 'pal audit list'")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    verify = _with_file(actions, "verify", "check that no line was changed, taken away or put in")
+    verify.add_argument(
+        "--contains", default="", metavar="HASH", help="a last hash noted earlier; it must be in the log"
+    )
+    verify.add_argument("--json", action="store_true", help="print one JSON object")
+    actions.add_parser("path", help="print where the log is")
+
+
+def _with_file(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning)
+    parser.add_argument("--file", metavar="PATH", help="the folder of another log, or one of its files")
+    return parser
+
+
+def point_in_time(text: str) -> float:
+    """Seconds since the epoch for ``2h`` (ago), a date or a time, local unless it names a zone.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none of these.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return time.time() - float(ago[1]) * _SECONDS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        moment = math.nan
+    if math.isnan(moment):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00")
+    return moment
 
 
 def audit(options: argparse.Namespace, output: Output) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.arguments import add_endpoint, describe, seconds
 from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, Embedded, Endpoint, plan_for, show_url
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
@@ -26,7 +27,40 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
 WIDTH = 100  # where no terminal says another one
+TIMEOUT, MOST_SECONDS = 60.0, 3600  # of each request
 _CLEAR_LINE = "\r\x1b[2K"
+_EPILOG = """\
+Exit codes: 0 an agent can work with it, 1 it cannot be reached, does not answer, or calls no tools
+in any way, 2 wrong usage, 130 stopped by Ctrl-C.
+
+examples:
+  pal doctor
+  pal doctor --base-url http://127.0.0.1:8080/v1
+  pal doctor --model gpt-4o-mini --json | jq .findings
+"""
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(
+        parser,
+        "Ask a model server what it can do, one small request a question, and print a table, the "
+        "tool mode to use, and a profile to paste. Without options: the model that 'pal run' would use.",
+        _EPILOG,
+    )
+    add_endpoint(parser.add_argument_group("model"))
+    parser.add_argument(
+        "--timeout",
+        type=seconds(MOST_SECONDS),
+        default=TIMEOUT,
+        metavar="S",
+        help=f"seconds for each request (default: {TIMEOUT:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def doctor(options: argparse.Namespace, output: Output) -> int:

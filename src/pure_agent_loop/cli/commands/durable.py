@@ -1,4 +1,4 @@
-"""The commands about durable runs: ``worker``, ``submit``, ``tasks``, ``cancel``, ``answer``, ``logs``."""
+"""The commands about durable runs: ``submit``, ``tasks``, ``cancel``, ``answer``, ``logs``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.agent import Agent
-from pure_agent_loop.cli.at_work import Stopping, said
-from pure_agent_loop.cli.durable_agents import load_agents
+from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_durable_database, describe
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.which_session import at_database, to_resume
-from pure_agent_loop.durable import Engine, Handle, Rate, TaskInfo
-from pure_agent_loop.durable.worker import Worker
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
+from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.export import moment
@@ -28,11 +25,56 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
 MOST_ID = 40  # columns of an id
+_EPILOG = """\
+Durable runs go on after the death of a process. They need the extra [durable].
+Exit codes: 0 done, 1 failed or no such run, 2 wrong usage; of 'submit --wait' those of 'pal run'.
+
+examples:
+  pal worker --agents my_agents:agents    # 'agents' in ./my_agents.py; in a terminal of its own
+  pal submit --agent helper --wait "Which files are in the docs folder?"
+  pal tasks --status waiting_permission
+  pal answer RUN_ID CALL_ID allow
+  pal logs -f RUN_ID
+"""
 _EXITS = {"waiting_permission": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
 
 
-def durable(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
+def describe_durable(parser: argparse.ArgumentParser) -> None:
+    """Say what all these commands have in common, and add their common argument.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(parser, parser.description or "", _EPILOG)
+    add_durable_database(parser)
+
+
+def _describe_one(parser: argparse.ArgumentParser) -> None:
+    describe_durable(parser)
+    parser.add_argument("run_id", metavar="RUN_ID", help="the run")
+
+
+def add_submit(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe_durable(parser)
+    parser.add_argument("task", nargs="*", help="what to do; text piped in is its context")
+    parser.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
+    parser.add_argument(
+        "--id", dest="run_id", metavar="ID", help="of the run; submitting the same id again does nothing"
+    )
+    parser.add_argument(
+        "--session", metavar="ID", help="go on in this session; without it the run has one of its own"
+    )
+    parser.add_argument("--priority", type=positive, metavar="N", help="from 1 on; lower goes first")
+    parser.add_argument("--wait", action="store_true", help="wait for the answer and print it")
+
+
+def submit(options: argparse.Namespace, output: Output) -> int:
+    """Submit a run, and wait for it if that is wanted; return the exit code.
 
     Args:
         options: The parsed command line.
@@ -42,49 +84,6 @@ def durable(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: It did not work.
         ResultLostError: Standard output takes nothing more.
     """
-    return _ACTIONS[options.command](options, output)
-
-
-def _worker(options: argparse.Namespace, output: Output) -> int:
-    agents = load_agents(options.agents, output)
-    engine = Engine(
-        options.database,
-        agents=agents,
-        concurrency=options.concurrency,
-        rates=dict(map(_rate, options.rate)),
-        lease=options.lease,
-        grace=options.grace,
-    )
-
-    def ready(worker: Worker) -> None:
-        output.say(f"worker {worker.executor}")
-        output.say(f"database {engine.database.shown}")
-        output.say(f"agents {', '.join(_described(agents))}")
-        output.say(f"queues {', '.join(sorted(set(worker.queues.values())))}; SIGTERM or Ctrl-C ends it")
-
-    with closing(engine), said(output):
-        engine.run_worker(ready, Stopping(options.grace, output).asked)
-    output.say("stopped; what had not ended was handed back")
-    return DONE
-
-
-def _described(agents: Mapping[str, Agent]) -> list[str]:
-    return [f"{name} ({getattr(agent.llm, 'model', '') or 'own client'})" for name, agent in agents.items()]
-
-
-def _rate(text: str) -> tuple[str, Rate]:
-    model, _, value = text.rpartition("=")
-    limit, _, seconds = value.partition("/")
-    try:
-        return model, Rate(int(limit), float(seconds))
-    except ValueError as error:
-        raise ConfigError(
-            f"--rate={text} is none. Write the model, how many, and in how many seconds: "
-            "--rate gpt-4o-mini=60/60"
-        ) from error
-
-
-def _submit(options: argparse.Namespace, output: Output) -> int:
     task = read_task(options.task, output.say, command="submit")
     with closing(Engine(options.database)) as engine:
         handle = engine.submit(
@@ -127,7 +126,32 @@ def _end(info: TaskInfo, database: str | None, output: Output) -> int:
     return _EXITS.get(info.status, code)
 
 
-def _tasks(options: argparse.Namespace, output: Output) -> int:
+def add_tasks(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe_durable(parser)
+    parser.add_argument("--status", choices=TASK_STATES, metavar="STATUS", help=", ".join(TASK_STATES))
+    parser.add_argument("--agent", metavar="NAME", help="only those of this agent")
+    parser.add_argument(
+        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def tasks(options: argparse.Namespace, output: Output) -> int:
+    """Show the runs; return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
     with closing(Engine(options.database)) as engine:
         found = engine.tasks(options.status, options.agent, options.limit + 1)
         shown = engine.database.shown
@@ -164,14 +188,55 @@ def _questions(info: TaskInfo, database: str | None) -> list[str]:
     ]
 
 
-def _cancel(options: argparse.Namespace, output: Output) -> int:
+def add_cancel(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    _describe_one(parser)
+
+
+def cancel(options: argparse.Namespace, output: Output) -> int:
+    """Cancel a run; return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
     with closing(Engine(options.database)) as engine:
         info = engine.handle(options.run_id).cancel()
     output.say(f"{info.run_id} is {info.status}")
     return DONE if info.status == "cancelled" else FAILED
 
 
-def _answer(options: argparse.Namespace, output: Output) -> int:
+def add_answer(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    _describe_one(parser)
+    parser.add_argument("call_id", metavar="CALL_ID", help="the call it is about; 'pal tasks' shows it")
+    parser.add_argument("verdict", choices=("allow", "deny"), help="may the call be made?")
+    parser.add_argument("--message", default="", metavar="TEXT", help="why; told to the model when denied")
+
+
+def answer(options: argparse.Namespace, output: Output) -> int:
+    """Answer a question; return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         handle.answer(options.call_id, Permission(options.verdict, options.message))
@@ -179,7 +244,28 @@ def _answer(options: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _logs(options: argparse.Namespace, output: Output) -> int:
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    _describe_one(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line for each event")
+
+
+def logs(options: argparse.Namespace, output: Output) -> int:
+    """Show what happened; return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        PureAgentLoopError: It did not work.
+        ResultLostError: Standard output takes nothing more.
+    """
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         return asyncio.run(_follow(handle, options, output))
@@ -232,12 +318,4 @@ _WORDS = {
     EventType.RETRY: "-- trying again: {content}",
     EventType.ERROR: "!! {content}",
     EventType.LOOP_END: "= {reason}",
-}
-_ACTIONS = {
-    "worker": _worker,
-    "submit": _submit,
-    "tasks": _tasks,
-    "cancel": _cancel,
-    "answer": _answer,
-    "logs": _logs,
 }

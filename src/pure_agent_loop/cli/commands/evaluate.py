@@ -5,12 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 
+from pure_agent_loop.cli.arguments import add_model_choice, describe
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.evaluation.command import run
+from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG, add_arguments, run
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
+
+
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(parser, DESCRIPTION, EPILOG)
+    add_model_choice(parser.add_argument_group("model"))
+    add_arguments(parser.add_argument_group("questions"))
 
 
 def evaluate(options: argparse.Namespace, output: Output) -> int:

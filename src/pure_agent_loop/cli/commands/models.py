@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import argparse
 
+from pure_agent_loop.cli.arguments import add_actions
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.local.engine.models import Listed, list_models, pull, use
 from pure_agent_loop.support.terminal import safe_text
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    parser.description = "See, fetch and select models that run on this machine (extra [local])."
+    actions = add_actions(parser)
+    actions.add_parser("list", help="models known and models here")
+    fetched = actions.add_parser("pull", help="fetch a model")
+    fetched.add_argument("name", help="a name from 'pal model list', or the address of a .gguf file")
+    chosen = actions.add_parser("use", help="make a model the one that runs by default")
+    chosen.add_argument("name", help="a name from 'pal model list', or the path of a .gguf file")
 
 
 def model(options: argparse.Namespace, output: Output) -> int:

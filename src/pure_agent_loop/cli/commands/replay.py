@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pure_agent_loop.cli.arguments import add_database, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.session_arguments import add_database
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import safe_text
 
@@ -27,20 +27,17 @@ examples:
 """
 
 
-def add_replay(commands: Any) -> None:
-    """Add the command.
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
 
     Args:
-        commands: The sub-parsers of the whole command line.
+        parser: Of the command.
     """
-    parser = commands.add_parser(
-        "replay",
-        help="run a session again, offline, and compare",
-        description="Run the loop again over the recorded model answers, tool results and times of a "
+    describe(
+        parser,
+        "Run the loop again over the recorded model answers, tool results and times of a "
         "session. Nothing is sent and no tool runs. Stops at the first difference.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EPILOG,
     )
     parser.add_argument("id", metavar="SESSION", nargs="?", help="a session of 'pal sessions list'")
     add_database(parser)

@@ -12,6 +12,12 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.arguments import (
+    DEFAULT_MAX_STEPS,
+    add_database,
+    add_model_choice,
+    describe,
+)
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
@@ -22,16 +28,163 @@ from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.permissions import AskFunction, Permission, PermissionRequest
+from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
 SCHEMA_VERSION = 1
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+MODES = ("react", "single")
+SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
+_EPILOG = """\
+The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
+OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
+llama.cpp, vLLM), else the embedded model of the extra [local]. One line on standard error says which.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 calls were not allowed or need
+a person's permission and there is no terminal, 75 failed but worth another try, 130 stopped by Ctrl-C.
+
+examples:
+  pal run "Which files are in the docs folder?"
+  git diff | pal run -p "Write a commit message for this change."
+  pal run --model ./qwen2.5-0.5b.gguf "What is 17 * 23?"
+  pal run --allow edit_file --allow 'shell(npm test)' "Make the tests pass"; pal undo
+  pal run --output-format json "Summarise README.md" | jq -r .content
+"""
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(
+        parser,
+        "Do a task with a model and tools for the working folder, and print the answer.",
+        _EPILOG,
+    )
+    parser.add_argument(
+        "task",
+        nargs="*",
+        help="what to do; text piped in is its context, or the task itself if there is none",
+    )
+    add_model_choice(parser.add_argument_group("model"))
+    _add_work_options(parser.add_argument_group("work"))
+    _add_session_options(parser.add_argument_group("sessions"))
+    _add_permission_options(parser.add_argument_group("permissions"))
+    _add_output_options(parser.add_argument_group("output"))
+
+
+def _add_work_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+    group.add_argument(
+        "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
+    )
+    group.add_argument(
+        "--tools",
+        default="all",
+        metavar="LIST",
+        help="all (the default), read (only to look at files), none, or names: read_file,edit_file,shell",
+    )
+    group.add_argument(
+        "--subagents",
+        action="store_true",
+        help="the model may give tasks to others: 'explore', 'verify', and those in the folder 'agents' of "
+        "the data folder",
+    )
+    group.add_argument(
+        "--subagents-from",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="also to those that the Markdown files of this folder define; repeatable",
+    )
+    group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="react",
+        help="react: work in steps (the default); single: decide about tools once, then answer",
+    )
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the first request and the limits; send nothing to the model",
+    )
+    group.add_argument(
+        "--max-steps",
+        "--max-turns",
+        type=positive,
+        default=DEFAULT_MAX_STEPS,
+        metavar="N",
+        help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
+    )
+
+
+def _add_session_options(group: argparse._ArgumentGroup) -> None:
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="ID", help="keep the run in a session of that name, new or old")
+    which.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="go on with the session used last; without a task, with what was being done",
+    )
+    which.add_argument("--resume", metavar="ID", help="go on with that session, with or without a task")
+    add_database(group)
+
+
+def _add_permission_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--permission-mode",
+        choices=PERMISSION_MODES,
+        default="ask",
+        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        "plan: only tools that read; bypass: ask about nothing",
+    )
+    group.add_argument(
+        "--sandbox",
+        choices=SANDBOXES,
+        default="auto",
+        help="what holds commands back (default: the best there is here)",
+    )
+    group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
+    group.add_argument(
+        "--unsandboxed-shell",
+        action="store_true",
+        help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
+    )
+    group.add_argument("--no-snapshots", action="store_true", help="do not keep what 'pal undo' needs")
+    group.add_argument("--no-audit", action="store_true", help="do not write calls to the audit log")
+    for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):
+        group.add_argument(
+            f"--{behavior}",
+            action="append",
+            default=[],
+            metavar="RULE",
+            help=f"calls that {meaning}, such as 'edit_file(path=docs/*)', 'shell(npm test)'; repeatable",
+        )
+
+
+def _add_output_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--output-format",
+        choices=OUTPUT_FORMATS,
+        default="text",
+        help="text: the answer; json: one object; stream-json: one object a line for each event",
+    )
+    group.add_argument(
+        "-p", "--print", action="store_true", dest="quiet", help="the answer only, no progress"
+    )
+    group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="the same")
+    group.add_argument("--no-color", action="store_true", help="no colours (also: NO_COLOR=1)")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
+from pure_agent_loop.cli.arguments import add_actions, add_durable_database, describe
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.which_session import at_database
@@ -29,6 +30,92 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1
 SHOWN_RUNS = 10
+_EPILOG = """\
+Workers run what is due (pal worker). Exit codes: 0 done, 1 failed, 2 wrong usage.
+
+examples:
+  pal schedule add news --cron "0 9 * * 1-5" --tz local --agent helper --prompt "News?" --to-file news.md
+  pal schedule add beat --every 30m --agent helper --prompt-file HEARTBEAT.md --to-command "mail -s Note me"
+  pal schedule list
+  pal schedule pause news
+"""
+_ON_ONE = (
+    ("show", "a schedule, and what came of its newest runs"),
+    ("remove", "take a schedule away; what it has begun goes on"),
+    ("pause", "run it no more until 'resume'"),
+    ("resume", "run it again from now on"),
+    ("run", "run it once more, now"),
+)
+
+
+def add_schedule(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(parser, "Runs of agents at set times. They need the extra [durable].", _EPILOG)
+    actions = add_actions(parser)
+    _add_options(_action(actions, "add", "put a schedule in", named=True))
+    _action(actions, "list", "all schedules, by name", named=False)
+    for name, meaning in _ON_ONE:
+        _action(actions, name, meaning, named=True)
+
+
+def _action(actions: Any, name: str, meaning: str, *, named: bool) -> argparse.ArgumentParser:
+    description = f"{meaning[0].upper()}{meaning[1:]}."
+    action: argparse.ArgumentParser = actions.add_parser(name, help=meaning, description=description)
+    if named:
+        action.add_argument("name", metavar="NAME", help="the schedule")
+    add_durable_database(action)
+    action.add_argument("--json", action="store_true", help="print one JSON object")
+    return action
+
+
+def _add_options(add: argparse.ArgumentParser) -> None:
+    when = add.add_mutually_exclusive_group(required=True)
+    when.add_argument("--cron", metavar="LINE", help="five parts of cron: '0 9 * * 1-5'")
+    when.add_argument("--every", type=_seconds, metavar="TIME", help="seconds, or 10m, 2h, 1d")
+    what = add.add_mutually_exclusive_group(required=True)
+    what.add_argument("--prompt", default="", metavar="TEXT", help="what to do; {due} stands for the time")
+    what.add_argument("--prompt-file", metavar="FILE", help="a file that is read for each run")
+    where = add.add_mutually_exclusive_group()
+    where.add_argument("--to-file", metavar="FILE", help="put the answer at the end of a file")
+    where.add_argument("--to-session", metavar="ID", help="leave the answer for a session")
+    where.add_argument("--to-command", metavar="COMMAND", help="give the answer to a command; no shell")
+    add.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
+    add.add_argument("--tz", default="UTC", metavar="ZONE", help="zone of --cron, or 'local' (default: UTC)")
+    add.add_argument(
+        "--missed",
+        choices=("skip", "once", "all"),
+        default="skip",
+        help="times at which no worker was up (default: skip)",
+    )
+    add.add_argument(
+        "--overlap",
+        choices=("skip", "queue"),
+        default="skip",
+        help="when the run before has not ended (default: skip)",
+    )
+    add.add_argument(
+        "--session", metavar="ID", help="go on in this session each time; 'same': in one of its own"
+    )
+    add.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="TIME", help="of --to-command (default: 60)"
+    )
+    add.add_argument("--paused", action="store_true", help="do not run it until 'resume'")
+    add.add_argument("--replace", action="store_true", help="take the place of one of the same name")
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    try:
+        number = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 30s, 10m, 2h or 1d")
+    return number
 
 
 def schedule(options: argparse.Namespace, output: Output) -> int:
@@ -72,7 +159,7 @@ def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
         session=options.session,
         overlap=options.overlap,
     )
-    return _said(schedules.add(made, replace=options.replace))
+    return _info_of(schedules.add(made, replace=options.replace))
 
 
 def _delivery(options: argparse.Namespace) -> Delivery | None:
@@ -110,11 +197,11 @@ def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
 
 
 def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _said(schedules.pause(options.name))
+    return _info_of(schedules.pause(options.name))
 
 
 def _resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _said(schedules.resume(options.name))
+    return _info_of(schedules.resume(options.name))
 
 
 def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -126,7 +213,7 @@ def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     )
 
 
-def _said(info: ScheduleInfo) -> _Done:
+def _info_of(info: ScheduleInfo) -> _Done:
     return {"schedule": _plain(info)}, "", f"{info.schedule.name}: {_next(info)}"
 
 

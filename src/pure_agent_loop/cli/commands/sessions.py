@@ -11,10 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, add_database, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
+from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
@@ -26,7 +28,53 @@ from pure_agent_loop.support.text import counted
 
 SCHEMA_VERSION = 1
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
+FORMATS = ("markdown", "html", "jsonl")
 MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
+_EPILOG = """\
+examples:
+  pal run --session trip "Plan a day in Oslo."
+  pal sessions list
+  pal sessions show trip
+  pal sessions export trip --format html -o trip.html
+  pal sessions fork trip --at 2 --as other-trip
+"""
+
+
+def add_sessions(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(parser, "See and change the sessions that 'pal run --session' keeps.", _EPILOG)
+    actions = add_actions(parser)
+    listing = actions.add_parser("list", help="the sessions, the one used last first")
+    listing.add_argument(
+        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_database(listing)
+    listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
+    show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
+    show.add_argument("--json", action="store_true", help="print one JSON object with all records")
+    export = _with_id(actions, "export", "a session as a document, in full")
+    export.add_argument("--format", choices=FORMATS, required=True, help="of the document")
+    export.add_argument("-o", "--output", metavar="FILE", help="write it there instead of standard output")
+    fork = _with_id(actions, "fork", "a new session that begins as another one did")
+    fork.add_argument("--at", type=positive, metavar="N", help="the last step to copy (default: all)")
+    fork.add_argument("--as", dest="new_id", metavar="NEW", help="the name of the new one")
+    delete = actions.add_parser("delete", help="take sessions away")
+    delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
+    add_database(delete)
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
+
+
+def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning)
+    parser.add_argument("id", metavar="ID", help="the session")
+    add_database(parser)
+    return parser
 
 
 def sessions(options: argparse.Namespace, output: Output) -> int:

@@ -8,6 +8,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.cli.arguments import describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
@@ -29,20 +30,17 @@ examples:
 """
 
 
-def add_undo(commands: Any) -> None:
-    """Add the command.
+def add_undo(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
 
     Args:
-        commands: The sub-parsers of the whole command line.
+        parser: Of the command.
     """
-    parser = commands.add_parser(
-        "undo",
-        help="take back what a step changed in the workspace",
-        description="Make the files of a workspace what they were before the last step that changed "
+    describe(
+        parser,
+        "Make the files of a workspace what they were before the last step that changed "
         "something, or before any step. Files that were changed since by somebody else are left.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EPILOG,
     )
     parser.add_argument(
         "--session",
