@@ -20,8 +20,8 @@ LAYERS = [
         """
         llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
         support _version errors support.text support.terminal prompts support.clock cancel events
-        inbox kernel.journal support.threads support.paths parts hooks tool_context images
-        support.locking media support.shared_file task_states llm llm.values support.redaction
+        inbox kernel.journal support.threads support.paths parts hooks tool_context
+        support.locking media support.shared_file llm llm.values support.redaction
         support.secret_shapes
         """,
     ),
@@ -38,7 +38,7 @@ LAYERS = [
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.messages llm.tokens tool schema.build
         schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
-        llm.accounting kernel.long_results kernel.observers
+        kernel.long_results kernel.observers
         """,
     ),
     (
@@ -50,7 +50,7 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.redacting kernel.part_events kernel.hook_calls kernel.gate kernel.listen
+        kernel.redacting kernel.part_events kernel.hook_calls kernel.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.observer_calls
         kernel.tool_round
         """,

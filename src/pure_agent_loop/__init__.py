@@ -30,7 +30,6 @@ from pure_agent_loop.errors import (
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.explain import Explanation
 from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
-from pure_agent_loop.images import ImageError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
@@ -40,6 +39,7 @@ from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.loop import ReactLoop
+from pure_agent_loop.media import ImageError
 from pure_agent_loop.parts import Part, PartTransitionError
 from pure_agent_loop.permissions import Permission, PermissionContext, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pure_agent_loop.support.text import to_jsonable
 
@@ -221,3 +221,16 @@ class Event:
         """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
         data = {"usage": dict(usage or {})}
         return cls(EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)})
+
+
+TaskState = Literal[
+    "pending",
+    "running",
+    "waiting_permission",
+    "backgrounded",
+    "completed",
+    "failed",
+    "cancelled",
+    "killed",
+]
+TASK_STATES: tuple[str, ...] = get_args(TaskState)

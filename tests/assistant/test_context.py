@@ -13,7 +13,7 @@ from tests.assistant.images import png
 
 from pure_agent_loop import ConfigError, ContextBuilder, MemoryStore, PersonaConfig, SkillsLoader, ToolCall
 from pure_agent_loop.assistant import personas, project_notes, words_for
-from pure_agent_loop.images import image_part
+from pure_agent_loop.media import image_part
 from pure_agent_loop.testing import check_history
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)

@@ -11,9 +11,8 @@ from tests.assistant.images import ALL, jpeg, png
 from tests.helpers import add, check_result
 
 from pure_agent_loop import Agent, ConfigError, ImageError, LLMError
-from pure_agent_loop.images import MAX_BYTES, image_part, inspect_image
 from pure_agent_loop.llm.tokens import estimate_message
-from pure_agent_loop.media import media_parts
+from pure_agent_loop.media import MAX_BYTES, image_part, inspect_image, media_parts
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.export import to_markdown
 from pure_agent_loop.sessions.replay import replay_session

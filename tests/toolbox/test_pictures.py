@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.assistant.images import jpeg
 
-from pure_agent_loop.images import ImageError
+from pure_agent_loop.media import ImageError
 from pure_agent_loop.toolbox import PictureTools, Workspace
 
 

@@ -7,8 +7,8 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import fixed_tokens, measure
-from pure_agent_loop.llm.accounting import Boundary
 from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.llm.tokens import Boundary
 
 
 async def take_over(

@@ -37,7 +37,7 @@ from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
 from pure_agent_loop.durable.values import ENDED, DurableError, Rate, TaskInfo
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.task_states import TASK_STATES
+from pure_agent_loop.events import TASK_STATES
 
 __all__ = [
     "ENDED",

@@ -22,10 +22,10 @@ from pure_agent_loop.durable.values import (
     task_info,
 )
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import TASK_STATES
 from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.sessions import check_session_id, new_session_id
 from pure_agent_loop.support.text import clean_text
-from pure_agent_loop.task_states import TASK_STATES
 
 _PAGE = 200
 _MOST_PRIORITY = 2_147_483_647

@@ -21,7 +21,6 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.questions import Questions
 from pure_agent_loop.limits import LimitLedger
-from pure_agent_loop.llm.accounting import Boundary, ContextLedger, track
 from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
@@ -31,6 +30,7 @@ from pure_agent_loop.llm.messages import (
     user_message,
 )
 from pure_agent_loop.llm.response import LLMResponse, unique_id
+from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Ruling

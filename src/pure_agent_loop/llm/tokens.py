@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
@@ -68,3 +69,114 @@ def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)
     return TokenUsage(prompt, completion, prompt + completion, estimated=True)
+
+
+# A count under half of the guess is not believed: some servers leave out what they had in a cache, some cut
+# the request in silence. Short requests are too short to tell.
+LEAST_SHARE = 0.5
+TOO_SHORT_TO_TELL = 2_000
+
+
+class Boundary(TypedDict):
+    """What one change of earlier messages did.
+
+    Args:
+        rung: Which rule made it.
+        step: In which step.
+        tokens_before: About how long the request was.
+        tokens_after: About how long it is now.
+        messages_before: Number of messages before.
+        messages_after: Number of messages now.
+    """
+
+    rung: str
+    step: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+
+
+@dataclass(slots=True)
+class ContextLedger:
+    """What is known about the length of the history. Part of the state.
+
+    Args:
+        tokens: Length of the first `messages` messages, with system message and tools; 0 if not known.
+        messages: How many messages that is about.
+        counted: True if a server counted them, False if it is a guess.
+        boundary: The newest change of earlier messages, None if there was none.
+        results_cut: True once a tool's result was too long to be kept whole here.
+        sizes: Estimates of the messages, each made once. Not part of the plain form.
+    """
+
+    tokens: int = 0
+    messages: int = 0
+    counted: bool = False
+    boundary: Boundary | None = None
+    results_cut: bool = False
+    sizes: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    def estimate(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """About how many tokens all messages have, by our own guess alone."""
+        return sum(self._sizes(messages))
+
+    def length(self, messages: Sequence[Mapping[str, Any]], fixed: int) -> tuple[int, bool]:
+        """About how long the next request is, and whether there is a guess in it.
+
+        Args:
+            messages: The history.
+            fixed: Tokens of the system message and the tools.
+        """
+        sizes = self._sizes(messages)
+        if not self.tokens or self.messages > len(messages):
+            return fixed + sum(sizes), True
+        since = sum(sizes[self.messages :])
+        return self.tokens + since, not self.counted or since > 0
+
+    def note(self, usage: TokenUsage, asked: int, messages: int, *, kept: bool) -> None:
+        """Take in what a server counted.
+
+        Args:
+            usage: Its count for one request.
+            asked: Our own guess for that request.
+            messages: How many messages there are now, with its answer.
+            kept: Whether the answer is one of them.
+        """
+        unbelievable = asked > TOO_SHORT_TO_TELL and usage.prompt_tokens < LEAST_SHARE * asked
+        if usage.estimated or usage.prompt_tokens <= 0 or unbelievable:
+            self.tokens = 0
+            return
+        self.tokens = usage.prompt_tokens + (usage.completion_tokens if kept else 0)
+        self.messages, self.counted = messages, True
+
+    def replaced(self, boundary: Boundary) -> None:
+        """Earlier messages have changed; a count of what they were is now one more guess."""
+        self.boundary, self.sizes, self.counted = boundary, [], False
+        if self.tokens:
+            self.tokens, self.messages = boundary["tokens_after"], boundary["messages_after"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {name: getattr(self, name) for name in _PLAIN}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ContextLedger:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**{name: data[name] for name in _PLAIN})
+
+    def _sizes(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        if len(self.sizes) > len(messages):
+            self.sizes = []
+        self.sizes += map(estimate_message, messages[len(self.sizes) :])
+        return self.sizes
+
+
+_PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut")
+
+
+def track(tracking: dict[str, dict[str, int]], boundary: Boundary) -> None:
+    """Add one change to the sums by rung."""
+    sums = tracking.setdefault(boundary["rung"], {"acted": 0, "saved": 0})
+    sums["acted"] += 1
+    sums["saved"] += boundary["tokens_before"] - boundary["tokens_after"]

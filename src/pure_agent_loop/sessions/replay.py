@@ -9,8 +9,9 @@ ones.
 from __future__ import annotations
 
 import asyncio
+import selectors
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ from pure_agent_loop.sessions.replay_journal import (
 )
 from pure_agent_loop.sessions.resume import first_state, recorded_media
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
-from pure_agent_loop.sessions.skipping import SkippingLoop
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.support.text import to_jsonable
@@ -223,3 +223,42 @@ async def _drive(state: QueryState, kit: Kit, journal: ReplayJournal) -> None:
             task.cancel()
         if left:
             await asyncio.wait(left)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Never waits; notes how long it would have."""
+
+    skipped = 0.0
+
+    def __init__(self, on_idle: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_idle = on_idle
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now."""
+        if timeout is None:
+            self._on_idle()
+        else:
+            self.skipped += max(timeout, 0.0)
+        return super().select(0)
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """For code that waits for nothing outside of itself.
+
+    Args:
+        on_idle: Called when nothing will ever go on; it must change that.
+    """
+
+    def __init__(self, on_idle: Callable[[], None]) -> None:
+        self._skipping = _Selector(on_idle)
+        super().__init__(self._skipping)
+        self.set_exception_handler(_ignore)
+
+    def time(self) -> float:
+        """The time, with what was skipped."""
+        return super().time() + self._skipping.skipped
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What is left behind in tasks is told elsewhere."""

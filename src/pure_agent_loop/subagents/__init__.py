@@ -1,5 +1,6 @@
 """Subagents: other agents that an agent gives tasks to, in the foreground or beside it."""
 
+from pure_agent_loop.events import TASK_STATES
 from pure_agent_loop.subagents.definitions import (
     EXPLORE,
     VERIFY,
@@ -16,7 +17,6 @@ from pure_agent_loop.subagents.tasks import (
     TaskStore,
     TaskTransitionError,
 )
-from pure_agent_loop.task_states import TASK_STATES
 
 __all__ = [
     "EXPLORE",

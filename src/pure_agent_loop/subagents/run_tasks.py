@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import SUSPENDED, QueryState
@@ -20,12 +20,10 @@ from pure_agent_loop.runs.run import start_state
 from pure_agent_loop.runs.start import begin_in_session
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
-from pure_agent_loop.subagents.past import left_open, told_of
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
+from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, left_open, told_of
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.task_states import TaskState
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore

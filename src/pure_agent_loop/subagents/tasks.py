@@ -15,16 +15,17 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
+from pure_agent_loop.events import TaskState
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.writer_lock import SessionLock, take_lock
-from pure_agent_loop.task_states import TaskState
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
@@ -318,3 +319,26 @@ class TaskStore:
         except OSError as error:
             raise SessionWriteError(error.filename or path, error.strerror or error) from error
         return path
+
+
+# As `SubagentWords` writes it, in both languages.
+_MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
+_OPEN = ("pending", "backgrounded")
+
+
+def told_of(texts: Iterable[str]) -> set[tuple[str, str]]:
+    """Tasks and their states, as far as texts say them."""
+    return {(name, state) for text in texts for name, state in _MARK.findall(text)}
+
+
+def left_open(messages: Sequence[Message], told: Iterable[tuple[str, str]]) -> list[str]:
+    """Tasks that were begun beside the run, and of which nothing was heard after that.
+
+    Args:
+        messages: The history.
+        told: What it says of tasks; see `told_of`.
+    """
+    results = [str(each.get("content")) for each in messages if each["role"] == "tool"]
+    begun = [found for text in results if (found := _MARK.match(text)) and found[2] in _OPEN]
+    ended = {name for name, state in told if state not in _OPEN}
+    return [name for name in dict.fromkeys(each[1] for each in begun) if name not in ended]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pure_agent_loop.images import MAX_BYTES, inspect_image
+from pure_agent_loop.media import MAX_BYTES, inspect_image
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import shown
 from pure_agent_loop.toolbox.files.workspace import Workspace
