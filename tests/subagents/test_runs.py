@@ -480,7 +480,7 @@ def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path, monkeypatch):
     manager = SubagentManager([HELPER])
     llm = family(parent=[give(background=True), "hm", "hm"], helper=["x"])
     Agent(llm=llm, subagents=manager).run("go", session_id="trip")
-    assert manager._desks == {}
+    assert manager._table.reports == {}
 
 
 def test_what_is_left_is_shared_by_all_that_work_at_once():

@@ -5,7 +5,7 @@
     store     the interface of a store, and the names of sessions
     lock      one writer
     log       what every log does
-    jsonl     a file for each session 
+    jsonl     a file for each session
     sqlite    all sessions in one SQLite file
     postgres  sessions in a database, for fleets (`postgres_link` connects, `postgres_owner` shows who lives)
 

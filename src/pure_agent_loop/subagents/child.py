@@ -20,6 +20,7 @@ from pure_agent_loop.permissions import AskFunction, PermissionRequest
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord
+from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolRegistry
 
@@ -168,3 +169,22 @@ def names_of(state: QueryState) -> str:
     """The calls that wait for a permission."""
     waiting: Iterable[PermissionRequest] = state.questions
     return ", ".join(f"{each.tool}({', '.join(each.args)})" for each in waiting)
+
+
+def report_of(record: TaskRecord, words: SubagentWords) -> str:
+    """What came of a task, in words."""
+    endings = {"failed": words.failed.format(error=record.error)}
+    endings |= {"cancelled": words.stopped, "killed": words.stopped}
+    ending = endings.get(record.state, record.error)
+    text = "\n".join(part for part in (ending, record.result) if part)
+    return text or words.no_answer
+
+
+def cut_result(child: Child, words: SubagentWords) -> str:
+    """The answer of a task, as much of it as the agent above is given."""
+    text, most = child.text, child.definition.max_result_chars
+    if len(text) <= most:
+        return text
+    file = f" {child.record.output}" if child.record.output else ""
+    note = words.cut.format(count=len(text) - most, id=child.record.id, file=file)
+    return f"{text[: most // 2]}\n{note}\n{text[len(text) - (most - most // 2) :]}"

@@ -6,78 +6,45 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
-from pure_agent_loop.kernel.kit import Background, Kit
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import SUSPENDED, QueryState
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.run import start_state
 from pure_agent_loop.runs.start import begin_in_session
-from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
-from pure_agent_loop.subagents.definitions import in_language
+from pure_agent_loop.subagents.child import (
+    Child,
+    ask_person,
+    cut_result,
+    inherit_answers,
+    kit_for,
+    names_of,
+    report_of,
+)
+from pure_agent_loop.subagents.definitions import EXPLORE, in_language
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, left_open, told_of
+from pure_agent_loop.subagents.table import TaskTable
+from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
-    from pure_agent_loop.subagents.definitions import AgentDefinition
-    from pure_agent_loop.subagents.words import SubagentWords
-    from pure_agent_loop.tool import Tool
 
 LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
 PATIENCE = 5.0  # for a subagent to end after it was told to
 
 
-class Staff(Protocol):
-    """What a desk asks of the manager it belongs to; `SubagentManager` says what each is."""
-
-    workspace: Path | None
-    definitions: dict[str, AgentDefinition]
-    max_concurrent: int
-    max_depth: int
-    wait: bool
-    language: str | None
-    words: SubagentWords
-    memory_ids: TaskStore
-    tools_for: Callable[[str], Iterable[Tool]]
-
-    def tools(self) -> list[Tool]:
-        """The tools that give tasks."""
-        ...
-
-    def at_depth(self, depth: int, sessions: SessionStore | None) -> Background:
-        """For the runs of a subagent."""
-        ...
-
-    def worktrees(self) -> Path:
-        """Where checkouts are made."""
-        ...
-
-    def desk_of(self, child: Child, desk: Desk) -> Desk:
-        """Where it is said what came of a task."""
-        ...
-
-    def leave(self, desk: Desk, *, is_busy: bool) -> None:
-        """The run of a desk is over."""
-        ...
-
-    def settled(self, child: Child) -> None:
-        """Remember a task."""
-        ...
-
-
-class Desk:
-    """Where the tasks of one run are kept.
+class RunTasks:
+    """The tasks of one run.
 
     Args:
-        manager: What subagents there are.
+        table: What it shares with the other runs of its `SubagentManager`.
         state: The run's state.
         kit: What it works with.
         sessions: Where its session is kept.
@@ -87,16 +54,16 @@ class Desk:
 
     def __init__(
         self,
-        manager: Staff,
+        table: TaskTable,
         state: QueryState,
         kit: Kit,
         sessions: SessionStore | None,
         tasks: TaskStore | None,
         depth: int,
     ) -> None:
-        self.manager, self.words, self.tasks = manager, manager.words, tasks
+        self.table, self.words, self.tasks = table, table.words, tasks
         self._state, self._kit, self._sessions, self._depth = state, kit, sessions, depth
-        self._slots = asyncio.Semaphore(manager.max_concurrent)
+        self._slots = asyncio.Semaphore(table.max_concurrent)
         self._asking = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
         self._is_over = False
@@ -106,41 +73,42 @@ class Desk:
 
     async def wait(self) -> None:
         """The run would end now: return when something has come in, or nothing more will."""
-        while self.manager.wait and self._at_work() and self._kit.inbox.is_empty:
-            jobs = [child.job for child in self._at_work() if child.job is not None]
+        while self.table.wait and self._running() and self._kit.inbox.is_empty:
+            jobs = [child.job for child in self._running() if child.job is not None]
             await asyncio.wait(jobs, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             deadline = self._state.deadline
             if deadline is not None and self._kit.clock.monotonic() >= deadline:
-                await self._stop(self._at_work())
+                await self._stop(self._running())
 
     async def end(self, state: QueryState) -> None:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
-        if self.manager.wait:
+        if self.table.wait:
             if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
-                while jobs := [child.job for child in self._at_work() if child.job is not None]:
+                while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
-            await self._stop(self._at_work())
+            await self._stop(self._running())
         self._is_over = True
         for child in self.children.values():
             taken = bool(child.notice) and child.notice not in self._kit.inbox
             if taken or (child.record.is_over and not child.record.background):
                 child.record.delivered = True
                 self._save(child)
-        self.manager.leave(self, is_busy=bool(self._at_work()))
+        if not self._running():
+            self.table.close(self.session_id, self.notify)
 
     # -- beginning -----------------------------------------------------------------------------------
 
     def refusal(self) -> str:
         """Why no task can be given now; empty if one can."""
-        if self._depth >= self.manager.max_depth:
+        if self._depth >= self.table.max_depth:
             return self.words.too_deep
         reached = self.used_up()
         return self.words.nothing_left.format(what=reached) if reached else ""
 
     def make(self, name: str, prompt: str, *, background: bool, step: int) -> Child:
         """A new task."""
-        definition, parent = self.manager.definitions[name], self._state.session_id
-        task_id = (self.tasks or self.manager.memory_ids).new_id(name)
+        definition, parent = self.table.definitions[name], self._state.session_id
+        task_id = (self.tasks or TaskStore()).new_id(name)
         record = TaskRecord(
             task_id, name, self._clean(prompt), parent=parent, background=background, step=step
         )
@@ -192,9 +160,9 @@ class Desk:
             await self._settle(child, *outcome)
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
-        manager, mode = self.manager, child.definition.workspace
-        path = manager.worktrees() / child.record.id
-        place = await place_for(mode, manager.workspace, path, self.words)
+        table, mode = self.table, child.definition.workspace
+        path = table.worktrees() / child.record.id
+        place = await place_for(mode, table.workspace, path, self.words)
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
@@ -211,21 +179,21 @@ class Desk:
             child.record.place = "" if place is None else place.close()
 
     def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
-        manager, definition = self.manager, child.definition
-        bound = None if place is None else manager.tools_for(str(place.root))
-        tools = tools_of(definition, self._kit.tools, manager.tools(), bound)
-        deeper = self._depth + 1 < manager.max_depth
+        table, definition = self.table, child.definition
+        bound = None if place is None else table.tools_for(str(place.root))
+        tools = tools_of(definition, self._kit.tools, table.tools, bound)
+        deeper = self._depth + 1 < table.max_depth
         kit = kit_for(
             child,
             self._kit,
             self._state,
-            registry_of(tools, manager.tools() if deeper else ()),
+            registry_of(tools, table.tools if deeper else ()),
             emit=lambda event: self._on_event(child, event),
             on_ask=self._asks(child),
             used_up=self.used_up,
-            background=manager.at_depth(self._depth + 1, self._sessions) if deeper else None,
+            background=Root(table, self._depth + 1, self._sessions) if deeper else None,
         )
-        system = in_language(definition.prompt, manager.language)
+        system = in_language(definition.prompt, table.language)
         if place is not None:
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
         prompt, session = child.record.prompt, child.record.session_id
@@ -319,18 +287,18 @@ class Desk:
         with suppress(PureAgentLoopError):
             if child.text and self.tasks is not None:
                 record.output = str(self.tasks.keep_output(record.id, child.text))
-        record.result = self._cut(child)
+        record.result = cut_result(child, self.words)
         if child.unlink is not None:
             child.unlink()
-        self.manager.settled(child)
+        self.table.remember(child)
         if record.background:
-            self.manager.desk_of(child, self).notify(child)
+            self.table.reports.get(record.parent, self.notify)(child)
         self._release(child)
         if self._watcher is not None and not any(each.lock for each in self.children.values()):
             self._watcher.cancel()
             self._watcher = None
-        if self._is_over:
-            self.manager.leave(self, is_busy=any(each.lock for each in self.children.values()))
+        if self._is_over and not any(each.lock for each in self.children.values()):
+            self.table.close(self.session_id, self.notify)
         await self._tell(child)
 
     def _release(self, child: Child) -> None:
@@ -343,40 +311,59 @@ class Desk:
     def notify(self, child: Child) -> None:
         """Put what came of a task into the inbox of the run."""
         record = child.record
-        head = self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
-        self.put(child, f"{head}\n{self.report(record)}", child.spent())
+        self._put(child, f"{self._headline(record)}\n{report_of(record, self.words)}", child.spent())
 
-    def put(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
+    def _headline(self, record: TaskRecord) -> str:
+        return self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
+
+    def _put(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
         """Tell the run about a task."""
         self.children[child.record.id] = child
         child.notice = text
         if text not in self._kit.inbox:
             self._kit.inbox.put(text, synthetic=True, spent=spent)
 
-    def report(self, record: TaskRecord) -> str:
-        """What came of a task, in words."""
-        endings = {"failed": self.words.failed.format(error=record.error)}
-        endings |= {"cancelled": self.words.stopped, "killed": self.words.stopped}
-        ending = endings.get(record.state, record.error)
-        text = "\n".join(part for part in (ending, record.result) if part)
-        return text or self.words.no_answer
-
-    def _cut(self, child: Child) -> str:
-        text, most = child.text, child.definition.max_result_chars
-        if len(text) <= most:
-            return text
-        file = f" {child.record.output}" if child.record.output else ""
-        note = self.words.cut.format(count=len(text) - most, id=child.record.id, file=file)
-        return f"{text[: most // 2]}\n{note}\n{text[len(text) - (most - most // 2) :]}"
-
     async def kill(self, child: Child) -> None:
         """Stop a task of the background, and wait until it has stopped."""
         child.token.cancel("killed")
         await self._stop([child])
 
+    # -- tasks of earlier runs -----------------------------------------------------------------------
+
+    def catch_up(self, store: TaskStore) -> None:
+        """Tell the run what it does not know of earlier tasks of its session."""
+        records = store.list(self.session_id)
+        texts = [str(each.get("content")) for each in self._state.messages]
+        states = task_states([*texts, *(each.text for each in self._state.held)])
+        known_ids = {record.id for record in records}
+        self._report_lost(each for each in unreported(self._state.messages, states) if each not in known_ids)
+        for record in reversed(records):
+            if record.delivered or not (record.is_over or record.state == "waiting_permission"):
+                continue
+            known = self.table.remembered.get(record.id)
+            child = known or Child(record, self.table.definitions.get(record.agent, EXPLORE))
+            if (record.id, record.state) in states:
+                record.delivered = True
+            elif record.error == "its process ended":
+                lost = self.words.lost.format(agent=record.agent, id=record.id)
+                self._put(child, f"{self._headline(record)}\n{lost}")
+            else:
+                self.notify(child)
+            with suppress(PureAgentLoopError):
+                store.save(record)
+
+    def _report_lost(self, task_ids: Iterable[str]) -> None:
+        """Tell about tasks that were begun where their records are, and that is not here."""
+        for task_id in task_ids:
+            name = task_id.rpartition("-")[0]
+            definition = self.table.definitions.get(name)
+            if definition is not None:
+                record = TaskRecord(task_id, name, "", "killed", self.session_id, background=True)
+                self._put(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
+
     # -- small things --------------------------------------------------------------------------------
 
-    def _at_work(self) -> list[Child]:
+    def _running(self) -> list[Child]:
         return [child for child in self.children.values() if child.job is not None and not child.job.done()]
 
     async def _stop(self, children: list[Child]) -> None:
@@ -396,16 +383,33 @@ class Desk:
     def _clean(self, text: str) -> str:
         return text if self._kit.redactor is None else self._kit.redactor.redact(text)
 
-    def told(self) -> set[tuple[str, str]]:
-        """What the history already says of tasks: each with a state."""
-        texts = [str(each.get("content")) for each in self._state.messages]
-        return told_of([*texts, *(each.text for each in self._state.held)])
-
-    def left_open(self, told: Iterable[tuple[str, str]]) -> list[str]:
-        """Tasks that were begun in the background, and of which the history says no more."""
-        return left_open(self._state.messages, told)
-
     @property
     def session_id(self) -> str:
         """The session of the run; empty for none."""
         return self._state.session_id
+
+
+class Root:
+    """What stands in a kit until its run begins.
+
+    Args:
+        table: What the runs of a `SubagentManager` share.
+        depth: How many agents stand above the run.
+        sessions: Where sessions are kept.
+    """
+
+    def __init__(self, table: TaskTable, depth: int, sessions: SessionStore | None) -> None:
+        self._table, self._depth, self._sessions = table, depth, sessions
+
+    def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
+        """The tasks of a run that begins; it is told what it does not know of earlier ones."""
+        session = state.session_id
+        store = self._table.store_for(self._sessions) if session else None
+        run = RunTasks(self._table, state, kit, self._sessions, store, self._depth)
+        if store is not None:
+            self._table.reports[session] = run.notify
+            run.catch_up(store)
+        return run
+
+    async def wait(self) -> None:
+        """There is nothing to wait for."""

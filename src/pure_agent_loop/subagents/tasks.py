@@ -208,7 +208,7 @@ class TaskStore:
             record = self._read(task_id)
         except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
             raise TaskNotFoundError(f"There is no task {task_id!r} in {self.folder}.") from error
-        if record.state in ("pending", "running", "backgrounded") and not self.is_at_work(task_id):
+        if record.state in ("pending", "running", "backgrounded") and not self.is_running(task_id):
             with contextlib.suppress(OSError, ValueError):  # it may have ended between the two looks
                 record = self._read(task_id)
             if record.state in ("pending", "running", "backgrounded"):
@@ -249,7 +249,7 @@ class TaskStore:
         except OSError as error:
             raise SessionWriteError(self.folder, error.strerror or error) from error
 
-    def is_at_work(self, task_id: str) -> bool:
+    def is_running(self, task_id: str) -> bool:
         """True if a process, this one or another, works on a task."""
         path = self._path(task_id, "lock")
         if not path.exists():
@@ -277,14 +277,14 @@ class TaskStore:
             SessionWriteError: Nothing can be written.
         """
         record = self.get(task_id)
-        if not self.is_at_work(task_id):
+        if not self.is_running(task_id):
             if not record.is_over:  # it waits for a permission, and nobody works on it
                 record.to("killed")
             self.save(record)
             return record
         self._write(task_id, "kill", "")
         until = time.monotonic() + patience
-        while self.is_at_work(task_id) and time.monotonic() < until:
+        while self.is_running(task_id) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
         return self.get(task_id)
 
@@ -326,19 +326,19 @@ _MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
 _OPEN = ("pending", "backgrounded")
 
 
-def told_of(texts: Iterable[str]) -> set[tuple[str, str]]:
+def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:
     """Tasks and their states, as far as texts say them."""
     return {(name, state) for text in texts for name, state in _MARK.findall(text)}
 
 
-def left_open(messages: Sequence[Message], told: Iterable[tuple[str, str]]) -> list[str]:
+def unreported(messages: Sequence[Message], states: Iterable[tuple[str, str]]) -> list[str]:
     """Tasks that were begun beside the run, and of which nothing was heard after that.
 
     Args:
         messages: The history.
-        told: What it says of tasks; see `told_of`.
+        states: What it says of tasks; see `task_states`.
     """
     results = [str(each.get("content")) for each in messages if each["role"] == "tool"]
     begun = [found for text in results if (found := _MARK.match(text)) and found[2] in _OPEN]
-    ended = {name for name, state in told if state not in _OPEN}
+    ended = {name for name, state in states if state not in _OPEN}
     return [name for name in dict.fromkeys(each[1] for each in begun) if name not in ended]
