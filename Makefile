@@ -25,7 +25,7 @@ tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 	$(BIN)/python -m pytest -n 3
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
-	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/llm tests/tools tests/wire tests/cancel
+	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

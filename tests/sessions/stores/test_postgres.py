@@ -24,7 +24,7 @@ from pure_agent_loop.sessions import JsonlStore, PostgresStore
 from pure_agent_loop.sessions.stores.postgres import PostgresLog
 from pure_agent_loop.testing import STORE_RULES, ScriptedLLM, call, check_store
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("PAL_POSTGRES_KILLS", "25"))
 FROZEN = 10
 
@@ -68,7 +68,7 @@ def test_cut_off_behind_some_records_a_run_ends_the_same(url):
 def writers(*words):
     source = str(Path(pure_agent_loop.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sessions.postgres_writers", *map(str, words)],
+        [sys.executable, "-m", "tests.sessions.stores.postgres_writers", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=300,

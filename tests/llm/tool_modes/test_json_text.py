@@ -17,7 +17,7 @@ from pure_agent_loop.llm.tool_modes.json_action import (
 )
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.text import clean_text
-from tests.llm.test_recover import CALL, SIZES, TOOLS
+from tests.llm.tool_modes.test_recover import CALL, SIZES, TOOLS
 
 OSLO = [("get_weather", {"city": "Oslo"}, None)]
 ACTION = '{"tool": "get_weather", "arguments": {"city": "Oslo"}}'

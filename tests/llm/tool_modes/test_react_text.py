@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.tool_modes.react import ReactReader, describe_tools, write_history, write_react
 from pure_agent_loop.llm.values import Delta
-from tests.llm.test_recover import CALL, SIZES, TOOLS
+from tests.llm.tool_modes.test_recover import CALL, SIZES, TOOLS
 
 OSLO = [("get_weather", {"city": "Oslo"}, None)]
 INPUT = '{"city": "Oslo"}'
