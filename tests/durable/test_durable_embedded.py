@@ -98,7 +98,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
         Engine(f"sqlite:///{tmp_path / 'd.sqlite'}").tasks()
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"\[durable\]"):
-        Engine("postgresql://me@127.0.0.1/name").agents_known()
+        Engine("postgresql://me@127.0.0.1/name").schedules.list()
 
 
 def test_what_cannot_work_is_refused_at_once(tmp_path):

@@ -126,14 +126,6 @@ class Engine:
         self._client.info(run_id)
         return Handle(self._client, run_id)
 
-    def agents_known(self) -> list[str]:
-        """The names of the agents that workers on this database have had so far.
-
-        Raises:
-            DurableError: The database cannot be used.
-        """
-        return list(self._client.agents())
-
     @property
     def schedules(self) -> Schedules:
         """The schedules of this database: what workers run again and again."""
@@ -242,7 +234,7 @@ class Engine:
             stopping: Called with the number of each such signal, before it is obeyed.
         """
 
-        def asked(number: int) -> None:
+        def on_signal(number: int) -> None:
             if stopping is not None:
                 stopping(number)
             self.stop()
@@ -251,7 +243,7 @@ class Engine:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 with contextlib.suppress(NotImplementedError, ValueError):  # not on Windows, or in a thread
-                    loop.add_signal_handler(number, asked, number)
+                    loop.add_signal_handler(number, on_signal, number)
             await self.work(ready)
 
         asyncio.run(main())

@@ -99,10 +99,6 @@ class Workspace:
         """The names that cannot be written; see the argument. A sandbox should make them read-only too."""
         return self._protection.names
 
-    def is_protected(self, parts: Iterable[str]) -> bool:
-        """Whether the path of these names cannot be written."""
-        return self._protection.found(tuple(parts)) is not None
-
     def parts(self, path: str) -> tuple[str, ...]:
         """The names that lead from the root to `path`, which need not exist.
 

@@ -13,7 +13,6 @@ import ctypes
 import os
 import struct
 
-SOCKETS = ("any", "no-unix", "none")
 _AF_UNIX = 1
 # By machine: the kernel's word for it, and the numbers of socket, and of add_key, request_key, keyctl and
 # io_uring_setup. The last can open sockets on its own, past this filter.
