@@ -43,7 +43,7 @@ def user_content(task: str, parts: Iterable[dict[str, Any]]) -> Content:
 def _part(item: MediaItem, number: int) -> dict[str, Any]:
     name = f"media[{number}]"
     if isinstance(item, Mapping):
-        return _given(item, name)
+        return _ready_part(item, name)
     if isinstance(item, (bytes, bytearray)):
         return image_part(bytes(item), name=name)
     if isinstance(item, str) and item[:5].lower() == "data:":
@@ -58,7 +58,7 @@ def _part(item: MediaItem, number: int) -> dict[str, Any]:
     raise ConfigError(f"{name} must be a path, bytes, a data URL or a part; it is {item!r:.80}.")
 
 
-def _given(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     image = item.get("image_url")
     url = image.get("url") if isinstance(image, Mapping) else None
     if item.get("type") != "image_url" or not isinstance(image, Mapping) or not isinstance(url, str):

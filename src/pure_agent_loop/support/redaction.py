@@ -62,7 +62,7 @@ class Redactor:
         shapes: bool = True,
     ) -> None:
         self._env, self._shapes = os.environ if env is None else env, shapes
-        self._given = _given(secrets)
+        self._given = _names_by_secret(secrets)
         found: dict[str, str] = {}
         for name, value in [*((name, value) for value, name in self._given.items()), *_from(self._env)]:
             if len(value) >= MIN_LENGTH:
@@ -301,7 +301,7 @@ def shown_url(url: str) -> str:
     return f"{head}{marker}{netloc.rpartition('@')[2]}{path}{mark}{query}"
 
 
-def _given(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     named = isinstance(secrets, Mapping)
     pairs = list(secrets.items()) if isinstance(secrets, Mapping) else [("", each) for each in secrets]
     if isinstance(secrets, (str, bytes)) or not all(isinstance(value, str) for _, value in pairs):

@@ -39,7 +39,7 @@ class Writing:
 
     def chunk(self, delta: Delta) -> bytes:
         """The payload of one streamed chunk."""
-        said = _said(delta)
+        said = _delta_fields(delta)
         if not self._deltas:
             said = {"role": "assistant", "content": self.empty, **said}
         self._deltas.append(delta)
@@ -83,7 +83,7 @@ class Writing:
         return {"id": f"chatcmpl-{self.number}", "object": kind, "created": 0, "model": self.model}
 
 
-def _said(delta: Delta) -> dict[str, Any]:
+def _delta_fields(delta: Delta) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if delta.text:
         said["content"] = delta.text

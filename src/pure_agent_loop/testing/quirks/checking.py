@@ -139,7 +139,7 @@ def _check_calls(
         if call.name != name:
             yield f"call {number}: the name {name!r} was due, but it is {_short(call.name)}"
         if call.arguments != arguments:
-            yield f"call {number}: {_told(arguments)} were due, but they are {_told(call.arguments)}"
+            yield f"call {number}: {_shown_args(arguments)} were due, but they are {_shown_args(call.arguments)}"
     ids = [call.id for call in found]
     if not all(ids):
         yield f"calls: an id is missing: {ids}"
@@ -147,7 +147,7 @@ def _check_calls(
         yield f"calls: an id is used twice: {ids}"
 
 
-def _told(arguments: Mapping[str, Any] | None) -> str:
+def _shown_args(arguments: Mapping[str, Any] | None) -> str:
     return "unusable arguments" if arguments is None else f"the arguments {_short(dict(arguments))}"
 
 

@@ -20,7 +20,7 @@ from pure_agent_loop.testing.quirks.writing import (
 )
 
 
-def _given(name: str, *pieces: Any) -> bytes:
+def _one_call(name: str, *pieces: Any) -> bytes:
     """One call with these arguments, each piece in a fragment of its own."""
     first, *rest = pieces
     return stream(
@@ -34,19 +34,19 @@ FORM_QUIRKS = (
     Quirk(
         "arguments-object",
         "Arguments are an object, not its text (Ollama's own habit, leaking through proxies).",
-        _given("add", json.loads(FIVE)),
+        _one_call("add", json.loads(FIVE)),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-object-after-empty",
         "An empty text first, then the object.",
-        _given("add", "", json.loads(FIVE)),
+        _one_call("add", "", json.loads(FIVE)),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-cumulative",
         "Each fragment repeats the arguments so far: joined, they are no JSON.",
-        _given("add", FIVE[:4], FIVE[:9], FIVE),
+        _one_call("add", FIVE[:4], FIVE[:9], FIVE),
         calls(ADD_FIVE),
     ),
     Quirk(
@@ -63,13 +63,13 @@ FORM_QUIRKS = (
     Quirk(
         "arguments-placeholder",
         "`{}` stands in first (proxies for Anthropic), and the real ones follow.",
-        _given("add", "{}", FIVE[:6], FIVE[6:]),
+        _one_call("add", "{}", FIVE[:6], FIVE[6:]),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-empty",
         "Empty text for a tool without parameters.",
-        _given("now", ""),
+        _one_call("now", ""),
         calls(("now", {})),
     ),
     Quirk(
@@ -81,55 +81,55 @@ FORM_QUIRKS = (
     Quirk(
         "arguments-null-text",
         "The text `null` for a tool without parameters.",
-        _given("now", "null"),
+        _one_call("now", "null"),
         calls(("now", {})),
     ),
     Quirk(
         "arguments-missing",
         "No arguments at all for a tool without parameters.",
-        _given("now", None),
+        _one_call("now", None),
         calls(("now", {})),
     ),
     Quirk(
         "arguments-braces",
         "An empty object for a tool without parameters.",
-        _given("now", "{}"),
+        _one_call("now", "{}"),
         calls(("now", {})),
     ),
     Quirk(
         "arguments-twice-encoded",
         "The text of the object is encoded once more as a JSON string.",
-        _given("add", json.dumps(FIVE)),
+        _one_call("add", json.dumps(FIVE)),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-with-newline",
         "A raw line end inside a JSON string, which small models write.",
-        _given("say", '{"text": "one', '\ntwo"}'),
+        _one_call("say", '{"text": "one', '\ntwo"}'),
         calls(("say", {"text": "one\ntwo"})),
     ),
     Quirk(
         "arguments-pair-cut",
         "A character of two surrogates, cut between two fragments, once as escapes in the arguments.",
-        _given("say", '{"text": "\\ud83d', '\\ude00!"}'),
+        _one_call("say", '{"text": "\\ud83d', '\\ude00!"}'),
         calls(("say", {"text": "\U0001f600!"})),
     ),
     Quirk(
         "arguments-pair-cut-raw",
         "The same, but the halves themselves stand in the arguments.",
-        _given("say", '{"text": "\ud83d', '\ude00!"}'),
+        _one_call("say", '{"text": "\ud83d', '\ude00!"}'),
         calls(("say", {"text": "\U0001f600!"})),
     ),
     Quirk(
         "arguments-lone-surrogate",
         "Half a character: no JSON body can carry it back, so it is replaced.",
-        _given("say", '{"text": "a\\ud800b"}'),
+        _one_call("say", '{"text": "a\\ud800b"}'),
         calls(("say", {"text": "a\ufffdb"})),
     ),
     Quirk(
         "arguments-with-braces",
         "Braces and quotes inside a string: the end must not be guessed by counting.",
-        _given("say", '{"text": "}', '{\\"', ' }"}'),
+        _one_call("say", '{"text": "}', '{\\"', ' }"}'),
         calls(("say", {"text": '}{" }'})),
     ),
 )
@@ -138,19 +138,19 @@ UNUSABLE_QUIRKS = (
     Quirk(
         "arguments-nan",
         "NaN: not JSON, though many parsers read it; strict servers refuse it in the history.",
-        _given("add", '{"a": NaN, "b": 3}'),
+        _one_call("add", '{"a": NaN, "b": 3}'),
         calls(("add", None)),
     ),
     Quirk(
         "arguments-infinity",
         "A number out of range, which reads as infinity.",
-        _given("add", '{"a": 1e999, "b": 3}'),
+        _one_call("add", '{"a": 1e999, "b": 3}'),
         calls(("add", None)),
     ),
     Quirk(
         "arguments-duplicate-key",
         "A key given twice: nobody knows which one was meant.",
-        _given("add", '{"a": 2, "b": 3, "a": 9}'),
+        _one_call("add", '{"a": 2, "b": 3, "a": 9}'),
         calls(("add", None)),
     ),
     Quirk(
@@ -166,13 +166,13 @@ UNUSABLE_QUIRKS = (
     Quirk(
         "arguments-list",
         "A list instead of an object.",
-        _given("add", "[2, 3]"),
+        _one_call("add", "[2, 3]"),
         calls(("add", None)),
     ),
     Quirk(
         "arguments-broken",
         "No JSON; repairing it would be guessing.",
-        _given("add", "{a: 2, b: "),
+        _one_call("add", "{a: 2, b: "),
         calls(("add", None)),
     ),
     Quirk(

@@ -99,13 +99,13 @@ def request(
     except TimeoutError as error:
         raise WireError("the server took too long") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise WireError(f"{target.host} gave no proper answer: {_said(error)}") from error
+        raise WireError(f"{target.host} gave no proper answer: {_error_words(error)}") from error
     finally:
         if sock is not None:
             sock.close()
 
 
-def _said(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     """The error without the server's own words, which are not to be trusted."""
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
