@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -255,6 +256,20 @@ def test_importing_the_package_loads_no_heavy_dependency():
 def test_no_file_is_too_long_to_read():
     long = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
     assert {name: lines for name, lines in long.items() if lines > 420} == {}
+
+
+def test_a_module_at_the_root_defines_a_public_name():
+    """Everything else has a room named after its matter."""
+    own = {"__init__", "__main__", "_version"}
+    names = {getattr(getattr(pure_agent_loop, name), "__module__", "") for name in pure_agent_loop.__all__}
+    at_root = {name for name, path in modules().items() if path.parent == ROOT} - own
+    assert {name for name in at_root if f"{PACKAGE}.{name}" not in names} == set()
+
+
+def test_a_room_can_be_taken_in_at_a_glance():
+    rooms = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
+    del rooms[ROOT]  # it has the rule above
+    assert {str(room.relative_to(ROOT)): count for room, count in rooms.items() if count > 18} == {}
 
 
 def test_the_kernel_reads_in_one_screen():
