@@ -194,9 +194,7 @@ async def _settle(planned: _Planned, state: QueryState, kit: Kit) -> _Timed:
         text = kit.prompts.tool_timed_out.format(seconds=f"{planned.seconds:g}")
         outcome = failed(kit.prompts, planned.call.name, "Timeout", text)
         key = f"{state.step}:timeout:{planned.call.id}"  # what was measured must be known to a replay
-        return _Timed(
-            await kit.journal.effect(key, partial(_timed_out, outcome)), planned.seconds or 0.0
-        )
+        return _Timed(await kit.journal.effect(key, partial(_timed_out, outcome)), planned.seconds or 0.0)
     if task.cancelled():  # not by us: we have not asked for it
         return _Timed(
             failed(kit.prompts, planned.call.name, "CancelledError", "the tool cancelled itself"), 0.0

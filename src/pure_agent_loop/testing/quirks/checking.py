@@ -139,7 +139,8 @@ def _check_calls(
         if call.name != name:
             yield f"call {number}: the name {name!r} was due, but it is {_short(call.name)}"
         if call.arguments != arguments:
-            yield f"call {number}: {_shown_args(arguments)} were due, but they are {_shown_args(call.arguments)}"
+            due, found_words = _args_words(arguments), _args_words(call.arguments)
+            yield f"call {number}: {due} were due, but they are {found_words}"
     ids = [call.id for call in found]
     if not all(ids):
         yield f"calls: an id is missing: {ids}"
@@ -147,7 +148,7 @@ def _check_calls(
         yield f"calls: an id is used twice: {ids}"
 
 
-def _shown_args(arguments: Mapping[str, Any] | None) -> str:
+def _args_words(arguments: Mapping[str, Any] | None) -> str:
     return "unusable arguments" if arguments is None else f"the arguments {_short(dict(arguments))}"
 
 
