@@ -8,14 +8,7 @@
     guard     the session of an attempt
     attempt   one attempt of a run
     liveness  which workers live
-    times     when a schedule is due
-    delivery  where the answer of a scheduled run goes
-    schedule  what is to be run when
-    schedules the schedules of a database, from any process
-    firings   what a worker does for them: exactly one fires
-    posting   handing an answer to a file or a command
-    notices   answers that wait for a session
-    ticker    looks once a second, and delivers
+    schedules/ runs at set times
     worker    a process that works
     engine    both sides together
 

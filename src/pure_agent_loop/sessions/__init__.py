@@ -1,13 +1,13 @@
 """Sessions: what happened in runs, kept so that it can be gone on with, whatever happens to the process.
 
-    records   one record, and the line it is written as
-    parse     from damaged bytes to whole records
-    store     the interface of a store, and the names of sessions
-    lock      one writer
-    log       what every log does
-    jsonl     a file for each session
-    sqlite    all sessions in one SQLite file
-    postgres  sessions in a database, for fleets (`postgres_link` connects, `postgres_owner` shows who lives)
+    store         the interface of a store, and the names of sessions
+    stores/       where records are kept: JSON lines, SQLite, PostgreSQL
+    transcript    writes a run into a store, as its journal
+    run_record    what a run was begun with
+    resume        from records to a run that goes on
+    replay        the loop again, offline, over what was recorded (`replay_journal` hands it out)
+    story         what happened, for people; `export` makes documents of it
+    fork          a new session that begins as another one did
 
 docs/sessions.md describes the format and what happens after damage.
 """
