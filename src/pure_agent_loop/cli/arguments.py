@@ -93,21 +93,6 @@ def add_durable_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def seconds(most: float) -> argparse._ActionType:
-    """A type for an option: seconds, above 0 and at most `most`."""
-
-    def read(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not 0 < number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from above 0 to {most:g}")
-        return number
-
-    return read
-
-
 def _temperature(text: str) -> float:
     try:
         number = float(text)

@@ -14,7 +14,7 @@ from pure_agent_loop.subagents.places import check_workspace
 from pure_agent_loop.subagents.run_tasks import Root, RunTasks
 from pure_agent_loop.subagents.table import TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
-from pure_agent_loop.subagents.words import words_for
+from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import current_call
@@ -80,10 +80,12 @@ class SubagentManager:
             wait,
             tools_for,
             language,
-            words_for(language),
         )
-        self._words = self._table.words
         self._table.tools = self._made_tools(float("inf") if timeout is None else timeout)
+
+    @property
+    def _words(self) -> SubagentWords:
+        return self._table.words
 
     def tools(self) -> list[Tool]:
         """The tools that give tasks: ``task``, ``task_output``, ``task_list`` and ``task_kill``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskStore
-from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.subagents.words import SubagentWords, words_for
 from pure_agent_loop.support.paths import data_folder
 
 if TYPE_CHECKING:
@@ -38,10 +38,14 @@ class TaskTable:
     wait: bool
     tools_for: Callable[[str], Iterable[Tool]]
     language: str | None
-    words: SubagentWords
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
+
+    @property
+    def words(self) -> SubagentWords:
+        """What is said to models."""
+        return words_for(self.language)
 
     def store_for(self, sessions: SessionStore | None) -> TaskStore:
         """Where the tasks of a run with a session are kept."""

@@ -17,7 +17,7 @@ from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation.command import positive
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
 SCHEMA_VERSION = 1

@@ -17,10 +17,10 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.which_session import at_database, to_resume
 from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
-from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.export import moment
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 
 SCHEMA_VERSION = 1

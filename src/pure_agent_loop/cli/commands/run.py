@@ -28,13 +28,13 @@ from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 

@@ -16,13 +16,13 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
-from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.subagents.tasks import TaskStore
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import counted
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS, seconds
+from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
@@ -23,8 +23,8 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.durable import Engine, Rate
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation.command import positive
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.support.numbers import positive, seconds
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox import starter_tools
 

@@ -1,0 +1,32 @@
+"""Numbers of a command line, for `argparse`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def positive(text: str) -> int:
+    """An option's value as a whole number from 1; for `argparse`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return number
+
+
+def seconds(most: float) -> argparse._ActionType:
+    """A type for an option: seconds, above 0 and at most `most`."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not 0 < number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from above 0 to {most:g}")
+        return number
+
+    return read
