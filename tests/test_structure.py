@@ -64,8 +64,8 @@ LAYERS = [
     (
         "facades",
         """
-        result runs.stream support.portal runs.run runs.start conversation explain runs.checks agent
-        ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
+        result runs.stream support.portal runs.options runs.run runs.start conversation explain runs.checks
+        agent ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
         """,
     ),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +19,6 @@ from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.observers import Auditor, Snapshots
-from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
@@ -34,19 +33,21 @@ from pure_agent_loop.runs.checks import (
     all_tools,
     check_only_client,
     check_price,
+    check_types,
     checked_compactor,
     checked_function,
     checked_name,
     checked_number,
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, choose_model
-from pure_agent_loop.runs.run import Run, check_types
-from pure_agent_loop.runs.start import begin_in_session, begin_run
+from pure_agent_loop.runs.options import Given, RunOptions
+from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.start import begin_run
 from pure_agent_loop.support.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from pure_agent_loop.sessions.store import SessionStore
 
@@ -233,15 +234,7 @@ class Agent:
         check_price(self._kit)
 
     def run(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
@@ -249,61 +242,33 @@ class Agent:
             task: What to do; None, with `state`, to go on with what was being done.
             messages: A history to go on from, e.g. `AgentResult.messages`. A leading system message in it
                 takes the place of `system_prompt`; what is not valid in it is repaired, with a notice.
-            cancel_token: Stops the run from outside.
-            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
-            inbox: Messages put into it reach the agent while it works.
-            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
-                nothing that was finished happens twice. `messages` counts only for a new session.
-            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
+            options: What `prepare` takes besides: `cancel_token`, `state`, `inbox`, `session_id`, `media`.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
             ImageError: One of `media` cannot be sent.
             HistoryError: `messages` is no list of messages.
+            TypeError: There is no such option.
         """
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait_sync()
+        return self.prepare(task, messages, **options).wait_sync()
 
     async def arun(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait()
+        return await self.prepare(task, messages, **options).wait()
 
     def run_stream(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream_sync()
+        return self.prepare(task, messages, **options).stream_sync()
 
     def arun_stream(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream()
+        return self.prepare(task, messages, **options).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -352,42 +317,39 @@ class Agent:
         messages: list[Message] | None = None,
         *,
         cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
+        state: Given = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
         media: Iterable[MediaItem] | None = None,
         sessions: SessionStore | None = None,
     ) -> Run:
-        """Make a run without starting it; `run` and its three siblings start it. See `run`.
+        """Make a run without starting it; `run` and its three siblings start it.
 
         Args:
+            task: What to do; None, with `state`, to go on with what was being done.
+            messages: A history to go on from; see `run`.
+            cancel_token: Stops the run from outside.
+            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
+            inbox: Messages put into it reach the agent while it works.
+            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
+                nothing that was finished happens twice. `messages` counts only for a new session.
+            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             sessions: Where the session is kept, instead of where this agent keeps its own.
-        """
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media, sessions)
 
-    def _prepare(
-        self,
-        task: str | None,
-        messages: list[Message] | None,
-        cancel_token: CancelToken | None,
-        state: QueryState | Mapping[str, Any] | None,
-        inbox: Inbox | None,
-        session_id: str | None,
-        media: Iterable[MediaItem] | None,
-        sessions: SessionStore | None = None,
-    ) -> Run:
+        Raises:
+            ConfigError: `task` is no text, or `state` is no state.
+            ImageError: One of `media` cannot be sent.
+            HistoryError: `messages` is no list of messages.
+            SessionError: The session cannot be opened.
+        """
         parts = media_parts(media)
         if session_id is None:
             start, kit = begin_run(self._kit, self.system_prompt, task, messages, state, parts)
         else:
+            from pure_agent_loop.sessions.resume import begin_in_session
+
+            store = sessions or self._sessions
             start, kit = begin_in_session(
-                self._kit,
-                self.system_prompt,
-                task,
-                messages,
-                state,
-                parts,
-                sessions or self._sessions,
-                session_id,
+                self._kit, self.system_prompt, task, messages, state, parts, store, session_id
             )
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))

@@ -12,7 +12,6 @@ from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
-from pure_agent_loop.runs.run import check_client
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 
@@ -105,3 +104,31 @@ def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subage
     registry = ToolRegistry(registry)  # the one that was given may serve other agents
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
+
+
+def check_types(**arguments: tuple[object, type]) -> None:
+    """Refuse what could not work, before anything depends on it.
+
+    Args:
+        arguments: By name: the value and the type it must have, unless it is None.
+
+    Raises:
+        ConfigError: One of them is something else; the message says which.
+    """
+    for name, (value, kind) in arguments.items():
+        if value is not None and not isinstance(value, kind):
+            what = "text" if kind is str else f"a {kind.__name__}"
+            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
+
+
+def check_client(llm: object) -> None:
+    """Refuse a model client that cannot answer.
+
+    Raises:
+        ConfigError: It has no method `chat`.
+    """
+    if not callable(getattr(llm, "chat", None)):
+        raise ConfigError(
+            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
+            f"{type(llm).__name__} has none."
+        )

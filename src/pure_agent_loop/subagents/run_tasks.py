@@ -16,8 +16,8 @@ from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import SUSPENDED, QueryState
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.run import start_state
-from pure_agent_loop.runs.start import begin_in_session
+from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.child import Child, ask_person, inherit_answers, kit_for, names_of
 from pure_agent_loop.subagents.definitions import in_language
 from pure_agent_loop.subagents.past import left_open, told_of
