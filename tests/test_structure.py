@@ -44,7 +44,7 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.questions kernel.state kernel.kit kernel.request kernel.window
+        kernel.settings kernel.questions kernel.state kernel.kit kernel.request kernel.window
         """,
     ),
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.observers import Auditor, Snapshots
+from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
@@ -34,12 +33,13 @@ from pure_agent_loop.runs.checks import (
     check_only_client,
     check_price,
     check_types,
+    checked_choice,
     checked_compactor,
     checked_function,
-    checked_name,
     checked_number,
+    checked_text,
 )
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, choose_model
+from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import begin_run
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "AgentResult"]
 
-LOG = logging.getLogger("pure_agent_loop")
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
 
@@ -167,11 +166,7 @@ class Agent:
     ) -> None:
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
-        mode = self.default_mode if mode is None else mode
-        if mode not in TOOL_ROUNDS:
-            raise ConfigError(f"mode={mode!r} is not known. Use one of: {', '.join(TOOL_ROUNDS)}.")
-        if not isinstance(system_prompt, str):
-            raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+        mode = checked_choice("mode", self.default_mode if mode is None else mode, TOOL_ROUNDS)
         check_types(
             after_tools=(after_tools, str),
             limits=(limits, LoopLimits),
@@ -181,29 +176,24 @@ class Agent:
             budget=(budget, Budget),
             name=(name, str),
         )
-        model = DEFAULT_MODEL if model is None else checked_name(model)
         self.tools = all_tools(tools, subagents)
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
-        self.system_prompt = system_prompt
+        self.system_prompt = checked_text("system_prompt", system_prompt)
         self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         if llm is None:
-            choice = choose_model(model, api_key, base_url, thinking_level, LOG.warning, profile)
-            llm, opening = choice.client, (f"Model: {choice.reason}.",)
-            if model is DEFAULT_MODEL and choice.model != model:
-                LOG.warning("Using %s.", choice.reason)
+            llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
         else:
             check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
         words = prompts or prompts_for(language)
-        limits = limits or LoopLimits()
         self._kit = Kit(
             client=ToolModeClient(llm, tool_mode, words),
             tools=self.tools,
-            limits=limits,
+            limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
             prompts=words,
             permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
@@ -212,8 +202,7 @@ class Agent:
             hooks=hooks or Hooks(),
             budget=budget,
             name=name,
-            audit=audit,
-            snapshots=snapshots,
+            observers=Observers(audit, snapshots),
             background=None if subagents is None else subagents.for_sessions(sessions),
             tool_rounds=TOOL_ROUNDS[mode],
             after_tools=after_tools,
@@ -221,14 +210,13 @@ class Agent:
             emit_reasoning=emit_reasoning_events,
             compactor=checked_compactor(compaction),
             context_window=checked_number("context_window", context_window),
-            max_result_chars=checked_number("max_result_chars", max_result_chars) or 30_000,
-            results_folder=None if results_folder is None else Path(results_folder),
-            first_byte_timeout=first_byte_timeout,
-            idle_timeout=idle_timeout,
-            tool_timeout=tool_timeout,
+            results=ResultLimits(
+                checked_number("max_result_chars", max_result_chars) or 30_000,
+                folder=None if results_folder is None else Path(results_folder),
+            ),
+            timeouts=Timeouts(first_byte_timeout, idle_timeout, tool_timeout),
             redactor=redactor_for(redact, llm, options),
-            tool_attempts=checked_number("tool_attempts", tool_attempts) or 1,
-            tool_retry_delay=tool_retry_delay,
+            tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
             opening=opening,
         )
         check_price(self._kit)

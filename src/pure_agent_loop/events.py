@@ -20,7 +20,7 @@ before it are known. After a RETRY with ``discard`` set, a view drops the text d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -221,3 +221,6 @@ class Event:
         """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
         data = {"usage": dict(usage or {})}
         return cls(EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)})
+
+
+Emit = Callable[[Event], Awaitable[None]]  # where events go

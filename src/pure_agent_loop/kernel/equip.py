@@ -13,7 +13,7 @@ from pure_agent_loop.kernel.window import result_chars
 def equipped(state: QueryState, kit: Kit) -> Kit:
     """The kit with the tool that reads what was cut, and with a compactor and tasks that know the run."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
-    folder = ResultFolder(kit.results_folder)
+    folder = ResultFolder(kit.results.folder)
     with_run = getattr(kit.background, "with_run", None)
     if with_run is not None:  # before the rest: what it begins is equipped by itself
         kit = replace(kit, background=with_run(state, kit))

@@ -31,7 +31,7 @@ async def listen(
     Raises:
         LLMError: There was no whole answer, or silence for too long.
     """
-    patience, begun = kit.first_byte_timeout, False
+    patience, begun = kit.timeouts.first_byte, False
     with Interrupt() as silence:
         silence.after(patience)
         stream = stream_of(kit.client, request.messages, request.tools, request.options)
@@ -41,7 +41,7 @@ async def listen(
                     continue  # keep-alives are no progress
                 silence.after(None)  # a slow reader is not a silent server
                 await show(assembler.feed(delta))
-                patience, begun = kit.idle_timeout, True
+                patience, begun = kit.timeouts.idle, True
                 silence.after(patience)
     if silence.fired:
         rest = "the rest" if begun else "the beginning"

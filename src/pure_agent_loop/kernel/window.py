@@ -76,4 +76,5 @@ async def find_window(kit: Kit) -> int | None:
 def result_chars(kit: Kit) -> int:
     """Greatest length of one result. In a small window a single one must not take it all."""
     window = window_of(kit)
-    return kit.max_result_chars if window is None else min(kit.max_result_chars, CHARS_A_TOKEN * window)
+    most = kit.results.max_chars
+    return most if window is None else min(most, CHARS_A_TOKEN * window)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
@@ -63,26 +63,37 @@ def check_price(kit: Kit) -> None:
             )
 
 
-def checked_name(model: object) -> str:
-    """The name of a model.
+def checked_text(name: str, value: object) -> str:
+    """A text.
 
     Raises:
         ConfigError: It is something else.
     """
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"model must be a model's name; it is {model!r:.80}.")
-    return model
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be text; it is {value!r:.80}.")
+    return value
+
+
+def checked_choice(name: str, value: str, choices: Collection[str]) -> str:
+    """One of some words.
+
+    Raises:
+        ConfigError: It is another; the message names them.
+    """
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r} is not known. Use one of: {', '.join(choices)}.")
+    return value
 
 
 def check_only_client(
-    llm: object, model: str, api_key: str | None, base_url: str | None, profile: Profile | None
+    llm: object, model: str | None, api_key: str | None, base_url: str | None, profile: Profile | None
 ) -> None:
     """Refuse a client that comes with what would make another one, or cannot answer.
 
     Raises:
         ConfigError: So it is.
     """
-    if model is not DEFAULT_MODEL or api_key or base_url or profile:
+    if (model is not None and model is not DEFAULT_MODEL) or api_key or base_url or profile:
         raise ConfigError(
             "llm and model (or api_key, base_url, profile) were both given. "
             "Pass llm=... for a client of your own, or model=... to have one built."

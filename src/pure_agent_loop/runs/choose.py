@@ -6,6 +6,7 @@ Order: an endpoint or key that was given; a server running on this machine; the 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.redaction import shown_url
 
+LOG = logging.getLogger("pure_agent_loop")
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
@@ -88,6 +90,23 @@ def choose_model(
 
 
 DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
+
+
+def client_for(
+    model: str | None, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
+) -> tuple[BaseLLMClient, tuple[str, ...]]:
+    """The client of an agent that was given none, and notices that say which model it is; see `choose_model`.
+
+    Raises:
+        ConfigError: `model` is no name, or there is no model.
+    """
+    name: object = DEFAULT_MODEL if model is None else model
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"model must be a model's name; it is {name!r:.80}.")
+    choice = choose_model(name, api_key, base_url, thinking_level, LOG.warning, profile)
+    if name is DEFAULT_MODEL and choice.model != name:
+        LOG.warning("Using %s.", choice.reason)
+    return choice.client, (f"Model: {choice.reason}.",)
 
 
 def is_embedded_name(model: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Emit, Kit
+from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
