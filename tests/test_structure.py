@@ -20,7 +20,7 @@ LAYERS = [
         """
         llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
         support _version errors support.text support.terminal prompts support.clock cancel events
-        inbox kernel.journal support.threads support.paths parts hooks tool_context images
+        inbox kernel.stop_reasons kernel.journal support.threads support.paths parts hooks tool_context images
         support.locking media support.shared_file task_states llm llm.values support.redaction
         support.secret_shapes
         """,
@@ -44,7 +44,8 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.settings kernel.questions kernel.state kernel.kit kernel.request kernel.window
+        kernel.settings kernel.permission_ledger kernel.answer kernel.state kernel.kit
+        kernel.request kernel.window
         """,
     ),
     (

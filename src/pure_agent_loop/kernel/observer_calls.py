@@ -18,7 +18,7 @@ Effect = Callable[[], Awaitable[ToolOutcome]]
 
 
 def _record(call: ToolCall, state: QueryState, kit: Kit) -> CallRecord:
-    ruling = state.rulings[call.id]
+    ruling = state.permissions.rulings[call.id]
     return CallRecord(
         tool=call.name,
         args=call.arguments,
@@ -71,7 +71,7 @@ def may_change(state: QueryState, kit: Kit) -> bool:
     """True if a call of the round that is allowed is of a tool that may change something."""
     if kit.observers.snapshots is None:
         return False
-    allowed = [call for call in state.pending if state.rulings[call.id].behavior == "allow"]
+    allowed = [call for call in state.pending if state.permissions.rulings[call.id].behavior == "allow"]
     tools = [kit.tools.get(call.name) for call in allowed if call.id not in state.results]
     return any(tool is not None and not tool.read_only for tool in tools)
 

@@ -31,7 +31,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     messages = list(state.messages) if takes_meta else state.history()
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
-    options = _with_more_output(kit.options) if state.output_raised else kit.options
+    options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
     return Request(messages, offered_tools(state, kit), options)
 
 

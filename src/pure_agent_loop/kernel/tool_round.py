@@ -16,7 +16,8 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.kernel.observer_calls import audited, keep_before, may_change, note_denied, tell_changes
 from pure_agent_loop.kernel.part_events import change_part
-from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
@@ -69,7 +70,7 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
 
 
 def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
-    ruling = state.rulings[call.id]
+    ruling = state.permissions.rulings[call.id]
     call = replace(call, arguments=ruling.args)
     if ruling.behavior == "allow":
         return _Planned(call, None)

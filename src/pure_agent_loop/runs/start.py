@@ -112,8 +112,9 @@ def resumed_state(
     copy.resume()
     if task is not None:
         copy.close(prompts.tool_not_started)
-        copy.task, copy.tool_rounds, copy.denied = task, 0, {}
-        copy.must_close, copy.denied_rounds, copy.stop_hook_count = "", 0, 0  # they were about the old task
+        copy.task, copy.tool_rounds = task, 0
+        copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
+        copy.permissions.forget_refusals()
         copy.go_on(user_content(task, media), "follow_up")
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 

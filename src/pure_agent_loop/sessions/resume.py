@@ -9,6 +9,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_usage
@@ -215,7 +216,7 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> 
         messages=state.messages,
         task=task,
         answers=state.answers,
-        always_allowed=state.always_allowed,
+        permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
     )
     new.add_user(user_content(task, media))

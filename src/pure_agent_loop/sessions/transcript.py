@@ -115,7 +115,7 @@ class Past:
         state = QueryState.from_dict({**self.state, "messages": self.messages})
         asked = [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
         if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
-            state.pending, state.results, state.rulings = [], {}, {}
+            state.drop_calls()
         return state
 
 

@@ -152,8 +152,9 @@ def kit_for(
 
 def inherit_answers(state: QueryState, above: QueryState) -> None:
     """What a person allowed or refused for the run above holds here too."""
-    state.always_allowed = list(dict.fromkeys([*state.always_allowed, *above.always_allowed]))
-    state.denied = {**above.denied, **state.denied}
+    own, given = state.permissions, above.permissions
+    own.always_allowed = list(dict.fromkeys([*own.always_allowed, *given.always_allowed]))
+    own.denied = {**given.denied, **own.denied}
 
 
 async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:
