@@ -19,7 +19,7 @@ from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
@@ -263,9 +263,7 @@ class Agent:
 
         Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
-        close = getattr(self.llm, "aclose", None)
-        if close is not None:
-            await close()
+        await close_client(self.llm)
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,33 +19,57 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
+from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry
 
 
 class Compactor(Protocol):
-    """Makes the history fit before each request.
-
-    It may have two methods more. ``with_kit(kit)`` is asked once for each run and gives the compactor to
-    use, so that one that sends requests or tells events gets the means. ``force(state)`` is asked when a
-    server refused a request as too long, whatever was thought of its length; without it `compact` is.
-    """
+    """Makes the history fit before each request. It may also be a `KnowsKit` or `Forces`."""
 
     async def compact(self, state: QueryState) -> None:
         """Shorten `state` if it has to be."""
         ...
 
 
-class Background(Protocol):
-    """Work that goes on beside a run: its results come in through the inbox.
+class KnowsKit(Protocol):
+    """A compactor that sends requests or tells events."""
 
-    It may have two methods more. ``with_run(state, kit)`` is asked once for each run and gives what stands in
-    its place for that run. ``end(state)`` is awaited when the run has ended, however it did.
-    """
+    def with_kit(self, kit: Kit) -> Compactor:
+        """The compactor for one run; asked once for each."""
+        ...
+
+
+class Forces(Protocol):
+    """A compactor that can make room whatever was thought of the length; `compact` is asked of others."""
+
+    async def force(self, state: QueryState) -> None:
+        """A server refused a request as too long: shorten `state`."""
+        ...
+
+
+class Background(Protocol):
+    """Work that goes on beside a run: its results come in through the inbox. See `KnowsRun`, `Ends`."""
 
     async def wait(self) -> None:
         """The agent would stop now: return when something came in, or when nothing more will."""
+        ...
+
+
+class KnowsRun(Protocol):
+    """Work that is done for one run at a time."""
+
+    def with_run(self, state: QueryState, kit: Kit) -> Background:
+        """What stands in its place for a run that begins."""
+        ...
+
+
+class Ends(Protocol):
+    """Work that has an end of its own."""
+
+    async def end(self, state: QueryState) -> None:
+        """The run has ended, however it did."""
         ...
 
 
@@ -66,6 +90,12 @@ class NoCompaction:
 
     async def compact(self, state: QueryState) -> None:
         """Do nothing."""
+
+
+async def force(compactor: Compactor, state: QueryState) -> None:
+    """Have `state` shortened after a refusal, by force where the compactor can."""
+    forcing = able(compactor, Forces)
+    await (compactor.compact(state) if forcing is None else forcing.force(state))
 
 
 async def emit_nothing(event: Event) -> None:

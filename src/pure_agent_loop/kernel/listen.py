@@ -10,7 +10,7 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import Request
-from pure_agent_loop.llm.base import stream_of
+from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage
 
@@ -53,7 +53,7 @@ async def listen(
 
 def charge(usage: TokenUsage, kit: Kit) -> float:
     """What a request cost; tokens and money go to the shared budget, at its own prices if it has any."""
-    model = str(getattr(kit.client, "model", ""))
+    model = model_of(kit.client)
     own = price_for(kit.limits.prices, model)
     shared = None if kit.budget is None else price_for(kit.budget.prices, model)
     if kit.budget is not None:

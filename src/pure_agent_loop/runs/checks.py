@@ -10,6 +10,7 @@ from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
 from pure_agent_loop.tool import ToolLike, ToolRegistry
@@ -53,7 +54,7 @@ def checked_function(name: str, function: Any) -> Any:
 
 def check_price(kit: Kit) -> None:
     """A limit of money without a price would never be reached."""
-    model = str(getattr(kit.client, "model", ""))
+    model = model_of(kit.client)
     asked: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
     for name, each in asked.items():
         if each is not None and each.max_cost is not None and price_for(each.prices, model) is None:

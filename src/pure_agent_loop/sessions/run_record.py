@@ -16,7 +16,7 @@ from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -32,8 +32,8 @@ def describe(kit: Kit) -> dict[str, Any]:
     """What the record of a run says about what it works with."""
     rules = kit.permissions.rules
     return {
-        "model": str(getattr(kit.client, "model", "")),
-        "takes_meta": bool(getattr(kit.client, "takes_meta", False)),
+        "model": model_of(kit.client),
+        "takes_meta": takes_meta(kit.client),
         "tools": kit.tools.to_openai_schema(),
         "tool_flags": {each.name: _flags(each) for each in kit.tools},
         "tool_timeout": kit.timeouts.tool,
