@@ -20,7 +20,8 @@ LAYERS = [
         "vocabulary",
         """
         llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
-        support _version errors support.text support.terminal prompts support.clock cancel events
+        support _version errors support.text support.abilities kernel.stop_reasons
+        support.terminal prompts support.clock cancel events
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
         support.secret_shapes support.numbers
@@ -45,7 +46,8 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.questions kernel.state kernel.kit kernel.request kernel.window
+        kernel.settings kernel.permission_ledger kernel.answer kernel.state kernel.kit
+        kernel.request kernel.window
         """,
     ),
     (
@@ -65,8 +67,8 @@ LAYERS = [
     (
         "facades",
         """
-        result runs.stream support.portal runs.run runs.start conversation explain runs.checks agent
-        ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
+        result runs.stream support.portal runs.options runs.run runs.start conversation explain runs.checks
+        agent ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
         """,
     ),
     (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,16 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.observers import Auditor, Snapshots
-from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
@@ -34,25 +32,27 @@ from pure_agent_loop.runs.checks import (
     all_tools,
     check_only_client,
     check_price,
+    check_types,
+    checked_choice,
     checked_compactor,
     checked_function,
-    checked_name,
     checked_number,
+    checked_text,
 )
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, choose_model
-from pure_agent_loop.runs.run import Run, check_types
-from pure_agent_loop.runs.start import begin_in_session, begin_run
+from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
+from pure_agent_loop.runs.options import Given, RunOptions
+from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.start import begin_run
 from pure_agent_loop.support.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from pure_agent_loop.sessions.store import SessionStore
 
 __all__ = ["Agent", "AgentResult"]
 
-LOG = logging.getLogger("pure_agent_loop")
 DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
 
@@ -166,11 +166,7 @@ class Agent:
     ) -> None:
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
-        mode = self.default_mode if mode is None else mode
-        if mode not in TOOL_ROUNDS:
-            raise ConfigError(f"mode={mode!r} is not known. Use one of: {', '.join(TOOL_ROUNDS)}.")
-        if not isinstance(system_prompt, str):
-            raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+        mode = checked_choice("mode", self.default_mode if mode is None else mode, TOOL_ROUNDS)
         check_types(
             after_tools=(after_tools, str),
             limits=(limits, LoopLimits),
@@ -180,29 +176,24 @@ class Agent:
             budget=(budget, Budget),
             name=(name, str),
         )
-        model = DEFAULT_MODEL if model is None else checked_name(model)
         self.tools = all_tools(tools, subagents)
         self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
-        self.system_prompt = system_prompt
+        self.system_prompt = checked_text("system_prompt", system_prompt)
         self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         if llm is None:
-            choice = choose_model(model, api_key, base_url, thinking_level, LOG.warning, profile)
-            llm, opening = choice.client, (f"Model: {choice.reason}.",)
-            if model is DEFAULT_MODEL and choice.model != model:
-                LOG.warning("Using %s.", choice.reason)
+            llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
         else:
             check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
         words = prompts or prompts_for(language)
-        limits = limits or LoopLimits()
         self._kit = Kit(
             client=ToolModeClient(llm, tool_mode, words),
             tools=self.tools,
-            limits=limits,
+            limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
             prompts=words,
             permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
@@ -211,8 +202,7 @@ class Agent:
             hooks=hooks or Hooks(),
             budget=budget,
             name=name,
-            audit=audit,
-            snapshots=snapshots,
+            observers=Observers(audit, snapshots),
             background=None if subagents is None else subagents.for_sessions(sessions),
             tool_rounds=TOOL_ROUNDS[mode],
             after_tools=after_tools,
@@ -220,28 +210,19 @@ class Agent:
             emit_reasoning=emit_reasoning_events,
             compactor=checked_compactor(compaction),
             context_window=checked_number("context_window", context_window),
-            max_result_chars=checked_number("max_result_chars", max_result_chars) or 30_000,
-            results_folder=None if results_folder is None else Path(results_folder),
-            first_byte_timeout=first_byte_timeout,
-            idle_timeout=idle_timeout,
-            tool_timeout=tool_timeout,
+            results=ResultLimits(
+                checked_number("max_result_chars", max_result_chars) or 30_000,
+                folder=None if results_folder is None else Path(results_folder),
+            ),
+            timeouts=Timeouts(first_byte_timeout, idle_timeout, tool_timeout),
             redactor=redactor_for(redact, llm, options),
-            tool_attempts=checked_number("tool_attempts", tool_attempts) or 1,
-            tool_retry_delay=tool_retry_delay,
+            tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
             opening=opening,
         )
         check_price(self._kit)
 
     def run(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AgentResult:
         """Do a task and wait for the result. Works in sync code, also inside a running event loop.
 
@@ -249,70 +230,40 @@ class Agent:
             task: What to do; None, with `state`, to go on with what was being done.
             messages: A history to go on from, e.g. `AgentResult.messages`. A leading system message in it
                 takes the place of `system_prompt`; what is not valid in it is repaired, with a notice.
-            cancel_token: Stops the run from outside.
-            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
-            inbox: Messages put into it reach the agent while it works.
-            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
-                nothing that was finished happens twice. `messages` counts only for a new session.
-            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
+            options: What `prepare` takes besides: `cancel_token`, `state`, `inbox`, `session_id`, `media`.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
             ImageError: One of `media` cannot be sent.
             HistoryError: `messages` is no list of messages.
+            TypeError: There is no such option.
         """
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait_sync()
+        return self.prepare(task, messages, **options).wait_sync()
 
     async def arun(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AgentResult:
         """Do a task and await the result; see `run`."""
-        return await self._prepare(task, messages, cancel_token, state, inbox, session_id, media).wait()
+        return await self.prepare(task, messages, **options).wait()
 
     def run_stream(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> Generator[Event, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream_sync()
+        return self.prepare(task, messages, **options).stream_sync()
 
     def arun_stream(
-        self,
-        task: str | None,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
-        inbox: Inbox | None = None,
-        session_id: str | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media).stream()
+        return self.prepare(task, messages, **options).stream()
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
 
         Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
-        close = getattr(self.llm, "aclose", None)
-        if close is not None:
-            await close()
+        await close_client(self.llm)
 
     async def __aenter__(self) -> Self:
         return self
@@ -352,42 +303,39 @@ class Agent:
         messages: list[Message] | None = None,
         *,
         cancel_token: CancelToken | None = None,
-        state: QueryState | Mapping[str, Any] | None = None,
+        state: Given = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
         media: Iterable[MediaItem] | None = None,
         sessions: SessionStore | None = None,
     ) -> Run:
-        """Make a run without starting it; `run` and its three siblings start it. See `run`.
+        """Make a run without starting it; `run` and its three siblings start it.
 
         Args:
+            task: What to do; None, with `state`, to go on with what was being done.
+            messages: A history to go on from; see `run`.
+            cancel_token: Stops the run from outside.
+            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
+            inbox: Messages put into it reach the agent while it works.
+            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
+                nothing that was finished happens twice. `messages` counts only for a new session.
+            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             sessions: Where the session is kept, instead of where this agent keeps its own.
-        """
-        return self._prepare(task, messages, cancel_token, state, inbox, session_id, media, sessions)
 
-    def _prepare(
-        self,
-        task: str | None,
-        messages: list[Message] | None,
-        cancel_token: CancelToken | None,
-        state: QueryState | Mapping[str, Any] | None,
-        inbox: Inbox | None,
-        session_id: str | None,
-        media: Iterable[MediaItem] | None,
-        sessions: SessionStore | None = None,
-    ) -> Run:
+        Raises:
+            ConfigError: `task` is no text, or `state` is no state.
+            ImageError: One of `media` cannot be sent.
+            HistoryError: `messages` is no list of messages.
+            SessionError: The session cannot be opened.
+        """
         parts = media_parts(media)
         if session_id is None:
             start, kit = begin_run(self._kit, self.system_prompt, task, messages, state, parts)
         else:
+            from pure_agent_loop.sessions.resume import begin_in_session
+
+            store = sessions or self._sessions
             start, kit = begin_in_session(
-                self._kit,
-                self.system_prompt,
-                task,
-                messages,
-                state,
-                parts,
-                sessions or self._sessions,
-                session_id,
+                self._kit, self.system_prompt, task, messages, state, parts, store, session_id
             )
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.state import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.result import AgentResult
 
 

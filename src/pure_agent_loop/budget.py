@@ -76,25 +76,26 @@ class Budget:
 
     Once it is used up, each of these runs ends with a last answer and ``stop_reason="budget"``.
 
-    Args:
-        max_tokens: Tokens of all requests together.
-        max_tool_calls: Tool calls together.
-        max_cost: Money together; needs `prices`.
-        max_seconds: Seconds since the budget was made.
-        prices: Prices by model name or pattern.
-
     Raises:
         ConfigError: A limit is not a positive number, or there is a limit of money without prices.
     """
 
     max_tokens: int | None = None
+    """Tokens of all requests together."""
     max_tool_calls: int | None = None
+    """Tool calls together."""
     max_cost: float | None = None
+    """Money together; needs `prices`."""
     max_seconds: float | None = None
+    """Seconds since the budget was made."""
     prices: Prices = field(default_factory=dict)
+    """Prices by model name or pattern."""
     tokens: int = field(default=0, init=False)
+    """Used so far."""
     tool_calls: int = field(default=0, init=False)
+    """Made so far."""
     cost: float = field(default=0.0, init=False)
+    """Spent so far."""
     _begun: float = field(default_factory=time.monotonic, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 

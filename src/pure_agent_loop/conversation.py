@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Event
@@ -11,20 +11,18 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
+from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Prepare(Protocol):
     """Makes a run; `Agent.prepare` is one."""
 
     def __call__(
-        self,
-        task: str,
-        messages: list[Message] | None = None,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
+        self, task: str, messages: list[Message] | None = None, **options: Unpack[SendOptions]
     ) -> Run:
         """A run of `task` that goes on from `messages`."""
         ...
@@ -52,57 +50,35 @@ class Conversation:
     def messages(self, messages: list[Message]) -> None:
         self._history = messages
 
-    async def send(
-        self,
-        task: str,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
-    ) -> AgentResult:
+    async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
         """Say something and wait for the answer.
 
         Args:
             task: What to say.
-            cancel_token: Stops this answer from outside.
-            inbox: Messages put into it reach the agent while it works.
-            media: Images that belong to it; see `Agent.run`.
+            options: `cancel_token`, `inbox` and `media`; see `Agent.prepare`.
 
         Raises:
             ConfigError: `task` is no text.
             ImageError: An image cannot be sent.
+            TypeError: There is no such option.
         """
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
+        run = self._run(task, **options)
         try:
             return await run.wait()
         finally:
             self._keep(run)
 
-    def send_sync(
-        self,
-        task: str,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
-    ) -> AgentResult:
+    def send_sync(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
         """Say something and wait for the answer, from sync code; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
+        run = self._run(task, **options)
         try:
             return run.wait_sync()
         finally:
             self._keep(run)
 
-    async def send_stream(
-        self,
-        task: str,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
-    ) -> AsyncGenerator[Event, None]:
+    async def send_stream(self, task: str, **options: Unpack[SendOptions]) -> AsyncGenerator[Event, None]:
         """Say something and read the events while they happen; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
+        run = self._run(task, **options)
         events = run.stream()
         try:
             async for event in events:
@@ -111,16 +87,9 @@ class Conversation:
             await events.aclose()
             self._keep(run)
 
-    def send_stream_sync(
-        self,
-        task: str,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
-    ) -> Generator[Event, None, None]:
+    def send_stream_sync(self, task: str, **options: Unpack[SendOptions]) -> Generator[Event, None, None]:
         """Say something and read the events while they happen, from sync code; see `send`."""
-        run = self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
+        run = self._run(task, **options)
         try:
             yield from run.stream_sync()
         finally:
@@ -129,6 +98,17 @@ class Conversation:
     def reset(self) -> None:
         """Forget everything said so far."""
         self._history = []
+
+    def _run(
+        self,
+        task: str,
+        *,
+        cancel_token: CancelToken | None = None,
+        inbox: Inbox | None = None,
+        media: Iterable[MediaItem] | None = None,
+    ) -> Run:
+        """Only these: a session or a state would bring a history of its own."""
+        return self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
 
     def _keep(self, run: Run) -> None:
         self._history = run.history()

@@ -20,7 +20,7 @@ before it are known. After a RETRY with ``discard`` set, a view drops the text d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, get_args
@@ -234,3 +234,4 @@ TaskState = Literal[
     "killed",
 ]
 TASK_STATES: tuple[str, ...] = get_args(TaskState)
+Emit = Callable[[Event], Awaitable[None]]  # where events go

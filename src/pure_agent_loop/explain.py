@@ -19,10 +19,12 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.permissions import Rule
+from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool
@@ -90,7 +92,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     async def keep(event: Event) -> None:
         events.append(event)
 
-    recorder = _Recorder(takes_meta=getattr(kit.client, "takes_meta", False))
+    recorder = _Recorder(takes_meta=takes_meta(kit.client))
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
     run_sync(run_loop(state, quiet))
     if recorder.asked is None:
@@ -98,7 +100,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     request, is_exact = _request(recorder.asked, kit)
     told = (EventType.NOTICE, EventType.SOFT_LIMIT)
     return Explanation(
-        model=str(getattr(kit.client, "model", "")),
+        model=model_of(kit.client),
         tool_mode=_tool_mode(kit),
         request=request,
         is_exact=is_exact,
@@ -127,8 +129,8 @@ class _Recorder(BaseLLMClient):
 
 def _request(asked: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
     """The body as plain data that shares nothing with the agent, and whether the client has said it."""
-    body_of = getattr(kit.client, "request_body", None)
-    body = None if body_of is None else body_of(*asked, stream=True)
+    showing = able(kit.client, ShowsRequest)
+    body = None if showing is None else showing.request_body(*asked, stream=True)
     if body is not None:
         return json.loads(encode_body(body)), True
     tools = {"tools": asked.tools} if asked.tools else {}
@@ -136,8 +138,10 @@ def _request(asked: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
 
 
 def _tool_mode(kit: Kit) -> str:
-    current, mode = getattr(kit.client, "current", "native"), getattr(kit.client, "mode", "native")
-    return f"auto, {current} so far" if mode == "auto" else current
+    client = kit.client
+    if not isinstance(client, ToolModeClient):
+        return "native"
+    return f"auto, {client.current} so far" if client.mode == "auto" else client.current
 
 
 def _limits(kit: Kit) -> dict[str, Any]:

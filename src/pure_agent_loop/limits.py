@@ -22,36 +22,33 @@ LimitAction = Literal["continue", "warn", "stop"]
 class LoopLimits:
     """The limits of a run. None switches one off.
 
-    Args:
-        max_steps: Soft: every so many steps the model is asked to check its course.
-        timeout: Soft: the same every so many seconds.
-        max_tokens: Hard: tokens of all requests of the run together.
-        step_limit_prompt: Words of the notice after `max_steps`; None for the standard ones.
-            ``{steps}`` is filled in.
-        timeout_prompt: Words of the notice after `timeout`; ``{seconds}`` is filled in.
-        max_turns: Hard: steps in all.
-        max_tool_calls: Hard: tool calls in all.
-        max_seconds: Hard: seconds in all. No tool may run longer than what is left of them; otherwise they
-            are checked between steps.
-        max_cost: Hard: money in all, in the currency of `prices`.
-        prices: Prices by model name, or by pattern such as ``gpt-5*``; see `Price`.
-        doom_loop_threshold: How many equal calls in a row are too many; None allows any number.
-
     Raises:
         ConfigError: A limit is not a positive number, or there is a limit of money without prices.
     """
 
     max_steps: int | None = 10
+    """Soft: every so many steps the model is asked to check its course."""
     timeout: float | None = 300.0
+    """Soft: the same every so many seconds."""
     max_tokens: int | None = 100_000
+    """Hard: tokens of all requests of the run together."""
     step_limit_prompt: str | None = None
+    """Words of the notice after `max_steps`; None for the standard ones. ``{steps}`` is filled in."""
     timeout_prompt: str | None = None
+    """Words of the notice after `timeout`; ``{seconds}`` is filled in."""
     max_turns: int | None = None
+    """Hard: steps in all."""
     max_tool_calls: int | None = None
+    """Hard: tool calls in all."""
     max_seconds: float | None = None
+    """Hard: seconds in all. No tool may run longer than what is left of them; otherwise they are checked
+    between steps."""
     max_cost: float | None = None
+    """Hard: money in all, in the currency of `prices`."""
     doom_loop_threshold: int | None = 3
+    """How many equal calls in a row are too many; None allows any number."""
     prices: Prices = field(default_factory=dict)
+    """Prices by model name, or by pattern such as ``gpt-5*``; see `Price`."""
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:

@@ -15,7 +15,9 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.run import Run, check_client, check_types, start_state
+from pure_agent_loop.runs.checks import check_client, check_types
+from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.support.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 

@@ -37,35 +37,32 @@ class PartTransitionError(PureAgentLoopError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A fragment of an answer.
-
-    Args:
-        id: Unique in the session.
-        session_id: The session.
-        message_id: The answer it belongs to.
-        type: ``text``, ``reasoning`` or ``tool``.
-        state: ``pending``, ``running``, ``completed`` or ``error``.
-        tool: Name of the tool, empty for others.
-        call_id: The call's id in the history, empty for others.
-        input: Arguments of the call.
-        output: What was written, or the result of the call.
-        created: When it became pending, in seconds since the epoch.
-        started: When it began to run.
-        ended: When it was completed, or failed.
-    """
+    """A fragment of an answer."""
 
     id: str
+    """Unique in the session."""
     session_id: str
+    """The session."""
     message_id: str
+    """The answer it belongs to."""
     type: PartType
+    """``text``, ``reasoning`` or ``tool``."""
     state: PartState = "pending"
+    """``pending``, ``running``, ``completed`` or ``error``."""
     tool: str = ""
+    """Name of the tool, empty for others."""
     call_id: str = ""
+    """The call's id in the history, empty for others."""
     input: dict[str, Any] | None = None
+    """Arguments of the call."""
     output: str = ""
+    """What was written, or the result of the call."""
     created: float = 0.0
+    """When it became pending, in seconds since the epoch."""
     started: float | None = None
+    """When it began to run."""
     ended: float | None = None
+    """When it was completed, or failed."""
 
     def to(self, state: PartState, now: float, output: str | None = None) -> Part:
         """The part in another state.

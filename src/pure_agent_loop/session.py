@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import Message, to_wire
@@ -21,8 +21,17 @@ from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.support.abilities import able
 
 __all__ = ["Session", "SessionManager"]
+
+
+class Repairs(Protocol):
+    """A store that can save what is whole in a damaged session."""
+
+    def repair(self, session_id: str) -> RepairReport:
+        """See `SessionManager.repair`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +128,10 @@ class SessionManager:
             ConfigError: The store of these sessions repairs nothing.
             SessionError: It is not there, is in use, or cannot be read or written.
         """
-        repair: Any = getattr(self.store, "repair", None)
-        if repair is None:
+        repairing = able(self.store, Repairs)
+        if repairing is None:
             raise ConfigError(f"{type(self.store).__name__} has no repair: only files of JSON lines have it.")
-        report: RepairReport = repair(session_id)
-        return report
+        return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
         """Take a session away.

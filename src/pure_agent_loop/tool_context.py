@@ -11,30 +11,27 @@ from pure_agent_loop.cancel import CancelToken
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The call a tool is in.
-
-    Args:
-        tool: The tool's name.
-        call_id: Its id in the history.
-        step: The step it belongs to.
-        session_id: The session; empty for none.
-        agent: The agent's name; empty for none.
-        task: What the run was asked.
-        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
-        cancel_token: Says whether the run was cancelled; None if it cannot be. A function that is not async
-            should look at it now and then, because a thread cannot be stopped from outside.
-        background: What goes on beside the run, for the tools that begin it; see `kit.Background`.
-    """
+    """The call a tool is in."""
 
     tool: str
+    """The tool's name."""
     call_id: str
+    """Its id in the history."""
     step: int
+    """The step it belongs to."""
     session_id: str = ""
+    """The session; empty for none."""
     agent: str = ""
+    """The agent's name; empty for none."""
     task: str = ""
+    """What the run was asked."""
     permission_mode: str = "auto"
+    """``auto``, ``ask``, ``plan`` or ``bypass``."""
     cancel_token: CancelToken | None = None
+    """Says whether the run was cancelled; None if it cannot be. A function that is not async should look
+    at it now and then, because a thread cannot be stopped from outside."""
     background: Any = None
+    """What goes on beside the run, for the tools that begin it; see `kit.Background`."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

@@ -17,6 +17,7 @@ from tests.helpers import add, check_events, check_result, nothing_left, start, 
 from pure_agent_loop import CancelToken, Hooks, LLMError, PermissionRules, RetryConfig, TokenUsage, tool
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.settings import ToolRetries
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.permissions import PermissionPolicy
 from pure_agent_loop.prompts import ENGLISH
@@ -237,7 +238,7 @@ def wait_before_a_tool_is_tried_again() -> Scene:
         """Fail."""
         raise ValueError("no luck")
 
-    run = run_of(ScriptedLLM([call("fails")]), [fails], tool_attempts=3, clock=Slow())
+    run = run_of(ScriptedLLM([call("fails")]), [fails], tool_retries=ToolRetries(3), clock=Slow())
     return Scene(run, waiting.reached, [ENGLISH.tool_cancelled])
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pure_agent_loop.cli.choose import LOCAL_KEY, Embedded, Endpoint, Search, settle, show_url
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.runs.choose import LOCAL_KEY, Embedded, Endpoint, Search, settle, show_url
 from pure_agent_loop.testing import ScriptedServer
 
 OPENAI = "https://api.openai.com/v1"

@@ -66,7 +66,7 @@ def test_an_empty_answer_is_asked_for_once_more(empty):
         result = run_agent(llm)
     assert (result.content, result.stop_reason, result.steps) == ("Here it is.", "completed", 2)
     assert llm.requests[1].messages[-1] == {"role": "user", "content": ENGLISH.empty_answer}
-    assert result.state.asked_again
+    assert result.state.answer.asked_again
 
 
 def test_two_empty_answers_are_an_error():

@@ -20,12 +20,13 @@ from pure_agent_loop import Budget, CancelToken, LLMError, LoopLimits, Price, Qu
 from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
-from pure_agent_loop.kernel.state import SUSPENDED
+from pure_agent_loop.kernel.settings import ToolRetries
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.run import resumed_state
+from pure_agent_loop.runs.start import resumed_state
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 
 CASES, RUNS = 8, 2500
@@ -192,7 +193,7 @@ class Scene:
             "on_ask": ask,
             "hooks": self.hooks() if rng.random() < 0.4 else Hooks(),
             "budget": Budget(max_tool_calls=rng.randint(1, 5)) if rng.random() < 0.1 else None,
-            "tool_attempts": rng.choice([1, 1, 2]),
+            "tool_retries": ToolRetries(rng.choice([1, 1, 2])),
             "tool_rounds": rng.choice([None, None, None, 1]),
             "after_tools": rng.choice(["", "", "Think."]),
             "emit_reasoning": rng.random() < 0.5,

@@ -312,7 +312,7 @@ def test_always_asks_no_more_about_that_tool():
     script = [[call("act", x=1), call("act", x=2)], call("act", x=3), "done"]
     result, done = scene(script, on_ask=ask)
     assert sorted(done) == [1, 2, 3]
-    assert result.state.always_allowed == ["act"]
+    assert result.state.permissions.always_allowed == ["act"]
 
 
 def test_always_keeps_changed_arguments_and_does_not_beat_a_deny_rule():
@@ -336,7 +336,7 @@ def test_three_denied_rounds_end_the_run():
     script = [call("act", x=n) for n in range(3)]
     result, _ = scene([*script, "It cannot be done."], lambda *_: "deny")
     assert (result.stop_reason, result.steps) == ("permission_denied", 3)
-    assert result.state.denied_rounds == 3
+    assert result.state.permissions.denied_rounds == 3
 
 
 @pytest.mark.parametrize("between", [call("act", x=9), [call("act", x=9), call("act", x=8)]])

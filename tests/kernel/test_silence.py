@@ -8,6 +8,7 @@ import pytest
 from tests.helpers import E, check_result, drive, nothing_left, of_type, start
 
 from pure_agent_loop import BaseLLMClient, LLMResponse, RetryConfig
+from pure_agent_loop.kernel.settings import Timeouts
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.testing import Gate, ScriptedLLM, deltas
 
@@ -35,7 +36,7 @@ class Alive(BaseLLMClient):
 
 async def test_before_the_first_piece():
     async with nothing_left():
-        run = drive(start(), ScriptedLLM([silent]), retry=ONCE, first_byte_timeout=SHORT, idle_timeout=None)
+        run = drive(start(), ScriptedLLM([silent]), retry=ONCE, timeouts=Timeouts(SHORT, None))
         result = check_result(await run)
     assert result.stop_reason == "error"
     assert result.error == "The server was silent for 0.02 s while the beginning of its answer was awaited."
@@ -47,7 +48,7 @@ async def test_before_the_first_piece():
 )
 async def test_between_two_pieces(client):
     async with nothing_left():
-        run = drive(start(), client, retry=ONCE, idle_timeout=SHORT, first_byte_timeout=None)
+        run = drive(start(), client, retry=ONCE, timeouts=Timeouts(None, SHORT))
         result = check_result(await run)
     assert result.error == "The server was silent for 0.02 s while the rest of its answer was awaited."
     assert (result.content, len(result.messages)) == ("", 1)
@@ -55,7 +56,7 @@ async def test_between_two_pieces(client):
 
 async def test_it_is_asked_again():
     llm = ScriptedLLM([silent, deltas("half", Gate()), "whole"])
-    run = drive(start(), llm, first_byte_timeout=SHORT, idle_timeout=SHORT)
+    run = drive(start(), llm, timeouts=Timeouts(SHORT, SHORT))
     result = check_result(await run)
     assert (result.content, result.stop_reason) == ("whole", "completed")
     assert [e.data["discard"] for e in of_type(result.events, E.RETRY)] == [False, True]
@@ -67,14 +68,14 @@ async def test_a_slow_reader_is_no_silent_server():
             await asyncio.sleep(2 * SHORT)
 
     llm = ScriptedLLM([deltas("a", "b", "c")])
-    result = await drive(start(), llm, emit=emit, retry=ONCE, first_byte_timeout=SHORT, idle_timeout=SHORT)
+    result = await drive(start(), llm, emit=emit, retry=ONCE, timeouts=Timeouts(SHORT, SHORT))
     assert (result.content, result.stop_reason) == ("abc", "completed")
 
 
 async def test_none_switches_both_off():
     gate = Gate()
     running = asyncio.create_task(
-        drive(start(), ScriptedLLM([deltas(gate, "late")]), first_byte_timeout=None, idle_timeout=None)
+        drive(start(), ScriptedLLM([deltas(gate, "late")]), timeouts=Timeouts(None, None))
     )
     await gate.reached.wait_async()
     gate.open()

@@ -32,6 +32,7 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
 
@@ -164,6 +165,7 @@ def test_the_table_has_every_reason():
     }
     assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
     assert set(CHINESE.stopped) == with_a_note
+    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"backgrounded"}
 
 
 @pytest.mark.parametrize("case", CASES)

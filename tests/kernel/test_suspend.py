@@ -87,7 +87,7 @@ def test_a_run_is_suspended_answered_and_finished(office, way):
     assert texts[:2] == ["paid 1", "seen"]
     assert "Too much." in texts[2]
     assert (second.content, second.stop_reason, second.steps) == ("Paid 1.", "completed", 2)
-    assert second.state.denied
+    assert second.state.permissions.denied
     assert types(second.events)[:4] == ["loop_start", "action", "action", "action"]
 
 

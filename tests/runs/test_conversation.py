@@ -173,3 +173,19 @@ def test_a_question_leaves_a_history_that_says_so():
     assert check_history(conversation.messages) == []
     assert "waiting for a person" in conversation.messages[-1]["content"]
     assert conversation.send_sync("two").content == "well"
+
+
+WITHOUT_OPTION = [
+    lambda agent: agent.run("hi", sesion_id="a"),
+    lambda agent: agent.run_stream("hi", sesion_id="a"),
+    lambda agent: agent.conversation().send_sync("hi", session_id="a"),
+    lambda agent: list(agent.conversation().send_stream_sync("hi", state=None)),
+]
+
+
+@pytest.mark.parametrize("start", WITHOUT_OPTION)
+def test_an_option_that_there_is_not_is_refused(start):
+    llm = ScriptedLLM(["never"], strict=False)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument '(sesion_id|session_id|state)'"):
+        start(Agent(llm=llm))
+    assert llm.requests == []

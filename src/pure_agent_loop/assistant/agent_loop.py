@@ -19,8 +19,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import equipped
-from pure_agent_loop.kernel.questions import Questions
-from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.response import LLMResponse
@@ -283,10 +283,10 @@ class _TextView:
 
 def _after(result: AgentResult, words: AssistantWords) -> str:
     """What stands behind the text: why the work ended before its end."""
-    return result.state.note or _waiting(result.state, words)
+    return result.state.answer.note or _waiting(result.state, words)
 
 
-def _waiting(state: Questions, words: AssistantWords) -> str:
+def _waiting(state: QueryState, words: AssistantWords) -> str:
     calls = ", ".join(question.tool for question in state.questions)
     return words.waiting.format(calls=calls) if calls else ""
 

@@ -7,10 +7,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
+from pure_agent_loop.llm.base import (
+    BaseLLMClient,
+    ChatModel,
+    Streams,
+    close_client,
+    model_of,
+    takes_meta,
+    window_known_to,
+)
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.llm.wire import parse_chunk
+from pure_agent_loop.support.abilities import able
 
 
 def as_model(provider: Any, model: str | None = None) -> ChatModel:
@@ -24,12 +33,11 @@ def as_model(provider: Any, model: str | None = None) -> ChatModel:
     Raises:
         ConfigError: It has neither.
     """
-    streams, answers = (callable(getattr(provider, name, None)) for name in ("chat_stream", "chat"))
     if isinstance(provider, BaseLLMClient) and model is None:
         return provider
-    if streams:
+    if able(provider, Streams):
         return StreamingProvider(provider, model)
-    if answers:
+    if able(provider, ChatModel):
         return _OneAnswer(provider, model)
     raise ConfigError(
         f"provider must have a method chat_stream(messages, tools, **options) or chat(...); "
@@ -48,9 +56,9 @@ class StreamingProvider(BaseLLMClient):
     def __init__(self, provider: Any, model: str | None = None) -> None:
         self._provider = provider
         self._options = {} if model is None else {"model": model}
-        self.model = str(model or getattr(provider, "model", None) or type(provider).__name__)
-        self.takes_meta = bool(getattr(provider, "takes_meta", False))
-        self.context_window = getattr(provider, "context_window", None)
+        self.model = model or model_of(provider) or type(provider).__name__
+        self.takes_meta = takes_meta(provider)
+        self.context_window = window_known_to(provider)
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -72,17 +80,13 @@ class StreamingProvider(BaseLLMClient):
                 ended, called = ended or bool(delta.finish_reason), called or bool(delta.tool_calls)
                 yield delta
         finally:
-            close = getattr(items, "aclose", None)
-            if close is not None:
-                await close()
+            await close_client(items)
         if not ended:
             yield Delta(finish_reason="tool_calls" if called else "stop")
 
     async def aclose(self) -> None:
         """Let the provider give back what it holds."""
-        close = getattr(self._provider, "aclose", None)
-        if close is not None:
-            await close()
+        await close_client(self._provider)
 
 
 class _OneAnswer(StreamingProvider):

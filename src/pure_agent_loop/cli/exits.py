@@ -10,6 +10,7 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
+from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
 
 DONE = 0
 FAILED = 1
@@ -19,18 +20,7 @@ DENIED = 4
 TRANSIENT = 75  # EX_TEMPFAIL: the same command may succeed later
 INTERRUPTED = 130  # 128 + SIGINT
 
-_BY_STOP_REASON = {
-    "completed": DONE,
-    "backgrounded": DONE,
-    "token_limit": LIMIT,
-    "max_steps": LIMIT,
-    "max_tool_calls": LIMIT,
-    "doom_loop": LIMIT,
-    "budget": LIMIT,
-    "permission_denied": DENIED,
-    "waiting_permission": DENIED,
-    "cancelled": INTERRUPTED,
-}
+_BY_KIND = {"done": DONE, "limit": LIMIT, "denied": DENIED, "cancelled": INTERRUPTED}
 
 
 def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
@@ -42,7 +32,8 @@ def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
     """
     if stop_reason == "error" and error_kind in TRANSIENT_KINDS:
         return TRANSIENT
-    return _BY_STOP_REASON.get(stop_reason, FAILED)
+    reason = STOP_REASONS.get(stop_reason)
+    return FAILED if reason is None else _BY_KIND.get(reason.kind, FAILED)
 
 
 def code_for_error(error: BaseException) -> int:

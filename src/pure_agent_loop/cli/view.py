@@ -8,6 +8,7 @@ from typing import Any
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.renderer import Renderer, RichRenderer
 
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
@@ -42,7 +43,7 @@ class Outcome:
     @property
     def is_waiting(self) -> bool:
         """True if the run waits for a person's permission."""
-        return self.stop_reason == "waiting_permission"
+        return self.stop_reason == SUSPENDED
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form, as ``--output-format json`` writes it."""

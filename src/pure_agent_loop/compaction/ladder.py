@@ -137,7 +137,7 @@ class LadderRun:
         if not isinstance(tools, ReadableTools) or not len(tools) or READ_RESULT in tools:
             return None
         try:
-            return ResultFolder(self._kit.results_folder).keep(text)
+            return ResultFolder(self._kit.results.folder).keep(text)
         except OSError:
             return None
 

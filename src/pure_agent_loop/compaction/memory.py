@@ -14,10 +14,11 @@ from pure_agent_loop.compaction.shape import joined, units_of
 from pure_agent_loop.compaction.summary import Summariser
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Compactor, Kit
+from pure_agent_loop.kernel.kit import Compactor, Kit, KnowsKit, force
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import measure
 from pure_agent_loop.llm.messages import Message, user_message
+from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.shared_file import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -151,7 +152,8 @@ class Chain:
 
     def with_kit(self, kit: Kit) -> Chain:
         """The chain for one run."""
-        return Chain(*(getattr(each, "with_kit", lambda _, each=each: each)(kit) for each in self.compactors))
+        known = [(each, able(each, KnowsKit)) for each in self.compactors]
+        return Chain(*(each if knowing is None else knowing.with_kit(kit) for each, knowing in known))
 
     async def compact(self, state: QueryState) -> None:
         """Ask each in turn."""
@@ -161,4 +163,4 @@ class Chain:
     async def force(self, state: QueryState) -> None:
         """Ask each in turn to shorten the history whatever is thought of its length."""
         for each in self.compactors:
-            await getattr(each, "force", each.compact)(state)
+            await force(each, state)

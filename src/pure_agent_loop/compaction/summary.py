@@ -135,7 +135,7 @@ class _Line(NamedTuple):
 
 def pieces_of(messages: Sequence[Message], tokens: int, kit: Kit) -> list[str]:
     """The messages as text, in pieces of about so many tokens; shortened until few are enough."""
-    calls, folder = calls_in(messages), ResultFolder(kit.results_folder)
+    calls, folder = calls_in(messages), ResultFolder(kit.results.folder)
     lines = [line for message in messages for line in _lines(message, calls, folder)]
     total = sum(estimate_tokens(line.text) for line in lines)
     chars = sum(len(line.text) for line in lines)

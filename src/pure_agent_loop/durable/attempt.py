@@ -31,7 +31,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.state import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run

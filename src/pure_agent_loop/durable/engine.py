@@ -21,6 +21,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.sessions import SessionStore
+from pure_agent_loop.sessions.store import close_store
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -179,9 +180,7 @@ class Engine:
     def close(self) -> None:
         """Stop working, and give the connections back."""
         self.stop()
-        close = getattr(self._store, "close", None)
-        if close is not None:
-            close()
+        close_store(self._store)
         self._store = None
         self._client.close()
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import SessionError, SessionLockedError, SessionWriteError
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class GuardedLog:
     def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
         self._failure: SessionWriteError | None = None
-        self.is_remote: bool = getattr(log, "is_remote", False)  # then the journal appends in a thread
+        self.is_remote: bool = is_remote(log)  # then the journal appends in a thread
 
     @property
     def session_id(self) -> str:

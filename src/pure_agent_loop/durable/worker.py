@@ -22,7 +22,9 @@ from pure_agent_loop.durable.schedules.ticker import Ticker
 from pure_agent_loop.durable.serial import import_dbos, json_serializer
 from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.sessions import SessionStore
+from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -58,7 +60,7 @@ class Worker:
         self._concurrency, self._rates = concurrency, dict(rates)
         self._lease, self._grace = lease, grace
         self.executor = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
-        models = {name: str(getattr(agent.llm, "model", "") or "") for name, agent in agents.items()}
+        models = {name: model_of(agent.llm) for name, agent in agents.items()}
         self.queues = {name: queue_of(model) for name, model in models.items()}
         self._limits = {queue_of(model): self._rates.get(model) for model in models.values()}
         unknown = set(self._rates) - set(models.values())
@@ -118,7 +120,7 @@ class Worker:
             await self._shut_down(dbos)
             with contextlib.suppress(Exception):  # else another worker finds them without being told
                 await self._in_thread(self._client.hand_over, self.executor)
-            await self._in_thread(getattr(self._store, "close", lambda: None))
+            await self._in_thread(close_store, self._store)
             liveness.close()
             self._threads.shutdown(wait=False)
 

@@ -69,31 +69,30 @@ RUN = DoomVerdict()
 
 @dataclass(slots=True)
 class Made:
-    """One call in the window.
-
-    Args:
-        id: Digest of the call's id.
-        turn: In which answer it came.
-        tool: Digest of the tool's name.
-        call: Digest of name and arguments.
-        kind: What became of it.
-        outcome: Digest of the result; empty until there is one.
-        shape: Digest of what makes results of different arguments the same; empty where nothing does.
-        news: Whether it told something new.
-        action: What was said about it, with `pattern` and `count`.
-    """
+    """One call in the window."""
 
     id: str
+    """Digest of the call's id."""
     turn: int
+    """In which answer it came."""
     tool: str
+    """Digest of the tool's name."""
     call: str
+    """Digest of name and arguments."""
     kind: Kind = "open"
+    """What became of it."""
     outcome: str = ""
+    """Digest of the result; empty until there is one."""
     shape: str = ""
+    """Digest of what makes results of different arguments the same; empty where nothing does."""
     news: bool = False
+    """Whether it told something new."""
     action: DoomAction = "run"
+    """What was said about it."""
     pattern: DoomPattern = ""
+    """Which repetition was seen."""
     count: int = 0
+    """How often."""
 
     def say(self, verdict: DoomVerdict) -> DoomVerdict:
         """Keep a verdict: later ones depend on it."""

@@ -42,29 +42,27 @@ async def decide(state: QueryState, kit: Kit) -> bool:
     Returns:
         False if one of them waits for a person who cannot be asked here: then none of them may run.
     """
-    waiting = [call for call in state.pending if call.id not in state.results]
+    waiting, ledger = [call for call in state.pending if call.id not in state.results], state.permissions
     for call in waiting:
-        ruling = state.rulings.get(call.id)
+        ruling = ledger.rulings.get(call.id)
         if ruling is None:
-            state.rulings[call.id] = ruling = await _rule(call, state, kit)
-        if ruling.behavior == "ask" and call.name in state.always_allowed:  # allowed by an answer meanwhile
+            ledger.rulings[call.id] = ruling = await _rule(call, state, kit)
+        if ruling.behavior == "ask" and call.name in ledger.always_allowed:  # by an answer meanwhile
             ruling = state.rule(call.id, ALLOWED, ruling.args)
         if ruling.behavior == "ask" and kit.on_ask is not None:
             await _ask(call, ruling, state, kit)
         await _check_again(call, state, kit)
     if state.questions:
         return False
-    allowed = any(state.rulings[call.id].behavior == "allow" for call in waiting)
-    refused = any(state.rulings[call.id].kind == "PermissionDenied" for call in waiting)
-    state.denied_rounds = state.denied_rounds + 1 if refused and not allowed else 0
-    if state.denied_rounds >= MOST_DENIED_ROUNDS:
+    ledger.count_round(waiting)
+    if ledger.denied_rounds >= MOST_DENIED_ROUNDS:
         state.must_close = "permission_denied"
     return True
 
 
 async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
     """What is forbidden stays forbidden, also with the arguments that an answer brought."""
-    ruling = state.rulings[call.id]
+    ruling = state.permissions.rulings[call.id]
     if ruling.behavior != "deny" and ruling.args != call.arguments:
         found = await _suggest(call, ruling.args, state, kit, "again")
         if found.behavior == "deny":
@@ -103,7 +101,7 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         )
     if call.invalid is not None:
         return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
-    before = state.denied.get(call_key(call.name, call.arguments))
+    before = state.permissions.denied.get(call_key(call.name, call.arguments))
     if before is not None:
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()
         return Ruling("deny", call.arguments, "PermissionDenied", reason)
@@ -116,7 +114,7 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
-    if permission.behavior == "ask" and (tool is None or call.name in state.always_allowed):
+    if permission.behavior == "ask" and (tool is None or call.name in state.permissions.always_allowed):
         permission = replace(permission, behavior="allow")  # nobody is asked about a tool that there is not
     if permission.behavior != "allow":
         await _tell(call, args, permission, state, kit)

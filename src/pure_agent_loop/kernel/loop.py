@@ -10,7 +10,8 @@ from pure_agent_loop.kernel.hook_calls import wants_more
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
-from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.tool_round import run_calls
 from pure_agent_loop.kernel.window import measure
 from pure_agent_loop.limits import LimitChecker

@@ -18,7 +18,7 @@ from pure_agent_loop.kernel.redacting import Veil
 from pure_agent_loop.kernel.request import Request, build_request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
-from pure_agent_loop.llm.base import stream_of
+from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
 from pure_agent_loop.llm.values import Delta, TokenUsage
@@ -175,7 +175,7 @@ async def listen(
     Raises:
         LLMError: There was no whole answer, or silence for too long.
     """
-    patience, begun = kit.first_byte_timeout, False
+    patience, begun = kit.timeouts.first_byte, False
     with Interrupt() as silence:
         silence.after(patience)
         stream = stream_of(kit.client, request.messages, request.tools, request.options)
@@ -185,7 +185,7 @@ async def listen(
                     continue  # keep-alives are no progress
                 silence.after(None)  # a slow reader is not a silent server
                 await show(assembler.feed(delta))
-                patience, begun = kit.idle_timeout, True
+                patience, begun = kit.timeouts.idle, True
                 silence.after(patience)
     if silence.fired:
         rest = "the rest" if begun else "the beginning"
@@ -197,7 +197,7 @@ async def listen(
 
 def charge(usage: TokenUsage, kit: Kit) -> float:
     """What a request cost; tokens and money go to the shared budget, at its own prices if it has any."""
-    model = str(getattr(kit.client, "model", ""))
+    model = model_of(kit.client)
     own = price_for(kit.limits.prices, model)
     shared = None if kit.budget is None else price_for(kit.budget.prices, model)
     if kit.budget is not None:

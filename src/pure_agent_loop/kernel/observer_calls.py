@@ -18,7 +18,7 @@ Effect = Callable[[], Awaitable[ToolOutcome]]
 
 
 def _record(call: ToolCall, state: QueryState, kit: Kit) -> CallRecord:
-    ruling = state.rulings[call.id]
+    ruling = state.permissions.rulings[call.id]
     return CallRecord(
         tool=call.name,
         args=call.arguments,
@@ -34,7 +34,7 @@ def _record(call: ToolCall, state: QueryState, kit: Kit) -> CallRecord:
 
 def audited(call: ToolCall, effect: Effect, state: QueryState, kit: Kit) -> Effect:
     """The effect of a call, written down before and after. Without the first it does not happen."""
-    audit = kit.audit
+    audit = kit.observers.audit
     if audit is None:
         return effect
     record = _record(call, state, kit)
@@ -61,35 +61,35 @@ def audited(call: ToolCall, effect: Effect, state: QueryState, kit: Kit) -> Effe
 
 def note_denied(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> None:
     """Write down a call that is not made."""
-    if kit.audit is not None:
+    if kit.observers.audit is not None:
         record = _record(call, state, kit)
-        kit.audit.begin(record)
-        kit.audit.end(record, outcome.text, "denied", 0.0)
+        kit.observers.audit.begin(record)
+        kit.observers.audit.end(record, outcome.text, "denied", 0.0)
 
 
 def may_change(state: QueryState, kit: Kit) -> bool:
     """True if a call of the round that is allowed is of a tool that may change something."""
-    if kit.snapshots is None:
+    if kit.observers.snapshots is None:
         return False
-    allowed = [call for call in state.pending if state.rulings[call.id].behavior == "allow"]
+    allowed = [call for call in state.pending if state.permissions.rulings[call.id].behavior == "allow"]
     tools = [kit.tools.get(call.name) for call in allowed if call.id not in state.results]
     return any(tool is not None and not tool.read_only for tool in tools)
 
 
 async def keep_before(state: QueryState, kit: Kit) -> None:
     """Keep the workspace as it is before the tools of a step."""
-    assert kit.snapshots is not None
+    assert kit.observers.snapshots is not None
     try:
-        await kit.snapshots.before(state.session_id, state.step)
+        await kit.observers.snapshots.before(state.session_id, state.step)
     except PureAgentLoopError as error:
         await kit.emit(Event.notice(state.step, f"This step cannot be undone: {safe_str(error)}"))
 
 
 async def tell_changes(state: QueryState, kit: Kit) -> None:
     """Tell what the tools of a step changed in the workspace."""
-    assert kit.snapshots is not None
+    assert kit.observers.snapshots is not None
     try:
-        found = await kit.snapshots.after(state.session_id, state.step)
+        found = await kit.observers.snapshots.after(state.session_id, state.step)
     except PureAgentLoopError as error:
         found = StepChanges(notice=f"It is not known what this step changed: {safe_str(error)}")
     for change in found.changes:

@@ -14,29 +14,26 @@ ChangeKind = Literal["created", "modified", "deleted"]
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call that was decided about.
-
-    Args:
-        tool: The tool.
-        args: The arguments in force.
-        behavior: What was decided: ``allow`` or ``deny``.
-        reason: Why, as far as there was something to say.
-        call_id: Its id in the history.
-        step: The step it belongs to.
-        session_id: The session; empty for none.
-        agent: The agent's name; empty for none.
-        task: What the run was asked.
-    """
+    """A call that was decided about."""
 
     tool: str
+    """The tool."""
     args: Mapping[str, Any]
+    """The arguments in force."""
     behavior: Behavior
+    """What was decided: ``allow`` or ``deny``."""
     reason: str = ""
+    """Why, as far as there was something to say."""
     call_id: str = ""
+    """Its id in the history."""
     step: int = 0
+    """The step it belongs to."""
     session_id: str = ""
+    """The session; empty for none."""
     agent: str = ""
+    """The agent's name; empty for none."""
     task: str = ""
+    """What the run was asked."""
 
 
 class Auditor(Protocol):

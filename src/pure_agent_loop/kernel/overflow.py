@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.kit import Kit, force
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess, window_of
 from pure_agent_loop.llm.response import LLMResponse
@@ -52,7 +52,7 @@ async def make_room(state: QueryState, kit: Kit) -> bool:
         return False
     state.has_attempted_reactive_compact = True
     before = sum(map(estimate_message, state.messages))
-    await getattr(kit.compactor, "force", kit.compactor.compact)(state)
+    await force(kit.compactor, state)
     return sum(map(estimate_message, state.messages)) < before
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.kit import Emit
+from pure_agent_loop.events import Emit, Event, EventType
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.redaction import Redactor, StreamRedactor

@@ -8,6 +8,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import ReadableTools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
+from pure_agent_loop.llm.base import takes_meta
 from pure_agent_loop.llm.messages import Message
 
 
@@ -27,11 +28,10 @@ class Request(NamedTuple):
 
 def build_request(state: QueryState, kit: Kit) -> Request:
     """The next request. The bytes of earlier messages never change, so that prompt caches stay warm."""
-    takes_meta = getattr(kit.client, "takes_meta", False)
-    messages = list(state.messages) if takes_meta else state.history()
+    messages = list(state.messages) if takes_meta(kit.client) else state.history()
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
-    options = _with_more_output(kit.options) if state.output_raised else kit.options
+    options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
     return Request(messages, offered_tools(state, kit), options)
 
 

@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Incoming
+from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.questions import Questions
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, SUSPENDED
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
@@ -33,92 +35,68 @@ from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
-from pure_agent_loop.permissions import Ruling
+from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
-
-MAX_CONTINUATIONS = 3
-SUSPENDED = "waiting_permission"
 
 
 @dataclass(slots=True)
-class QueryState(Questions):
-    """Where a run stands.
-
-    Args:
-        system_prompt: The one leading system message; not part of `messages`.
-        messages: The history, valid by construction.
-        task: What this run was asked.
-        ledger: What the limits have counted.
-        doom: The last call and its repetitions.
-        usage: Tokens of all requests of this run.
-        context: What is known about the length of the history.
-        auto_compact_tracking: By rung, how often it ``acted`` and how many tokens it ``saved``.
-        has_attempted_reactive_compact: True once this step shortened the history after a refusal.
-        pending: Calls of the last answer that still lack a result.
-        results: Results that have come for them, by call id.
-        answer: Pieces of the final answer: more than one where it was cut off and continued.
-        note: A visible sentence behind the answer, when a limit ended the run.
-        closing: The hard limit for which the last answer without tools is being asked.
-        must_close: A reason found during a step for which the next one has to be that last answer.
-        max_output_recovery_count: How often a cut-off answer was continued.
-        asked_again: True once an empty answer was asked for again.
-        output_raised: True once the output limit cut off a call, or everything; a limit of the caller is
-            doubled then.
-        awaiting: The step has begun, and its answer is awaited.
-        answers: How many answers were asked for, in all runs of this state; names them in `parts`.
-        tool_rounds: How many answers with calls were carried out.
-        rulings: What was decided about the pending calls, by call id.
-        denied: Calls that were refused, with the reason: they are not asked about again.
-        always_allowed: Tools that a person allowed for the whole run.
-        denied_rounds: How many rounds in a row had no call that was allowed.
-        stop_hook_active: True while the agent goes on because a stop hook sent it.
-        stop_hook_count: How often one did.
-        held: Messages that had come in when the run was suspended.
-        session_id: The session the run belongs to, empty for none.
-        transition_reason: Why the newest step was entered.
-        stop_reason: Why the run ended, or None while it goes on: ``completed``, ``cancelled``, ``error``, a
-            limit (``token_limit``, ``max_steps``, ``max_tool_calls``, ``budget``, ``doom_loop``), what cut
-            the answer off (``output_limit``, ``content_filter``), ``permission_denied``, or
-            ``waiting_permission`` (it is suspended until `answer_permission` was called).
-        failure: What ended the run with ``error``. Not part of the plain form.
-        parts: The calls' parts that have not ended. Not part of the plain form.
-        deadline: When the time is up, on the run's clock. Not part of the plain form.
-    """
+class QueryState:
+    """Where a run stands."""
 
     system_prompt: str = ""
+    """The one leading system message; not part of `messages`."""
     messages: list[Message] = field(default_factory=list)
+    """The history, valid by construction."""
     task: str = ""
+    """What this run was asked."""
     ledger: LimitLedger = field(default_factory=LimitLedger)
+    """What the limits have counted."""
     doom: DoomLedger = field(default_factory=DoomLedger)
+    """The last call and its repetitions."""
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    """Tokens of all requests of this run."""
     context: ContextLedger = field(default_factory=ContextLedger)
+    """What is known about the length of the history."""
     auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By rung, how often it ``acted`` and how many tokens it ``saved``."""
     has_attempted_reactive_compact: bool = False
+    """True once this step shortened the history after a refusal."""
     pending: list[ToolCall] = field(default_factory=list)
+    """Calls of the last answer that still lack a result."""
     results: dict[str, str] = field(default_factory=dict)
-    answer: list[str] = field(default_factory=list)
-    note: str = ""
+    """Results that have come for them, by call id."""
+    permissions: PermissionLedger = field(default_factory=PermissionLedger)
+    """What was decided about calls."""
+    answer: Answer = field(default_factory=Answer)
+    """The final answer as far as it has come."""
     closing: str = ""
+    """The hard limit for which the last answer without tools is being asked."""
     must_close: str = ""
-    max_output_recovery_count: int = 0
-    asked_again: bool = False
-    output_raised: bool = False
+    """A reason found during a step for which the next one has to be that last answer."""
     awaiting: bool = False
+    """The step has begun, and its answer is awaited."""
     answers: int = 0
+    """How many answers were asked for, in all runs of this state; names them in `parts`."""
     tool_rounds: int = 0
-    rulings: dict[str, Ruling] = field(default_factory=dict)
-    denied: dict[str, str] = field(default_factory=dict)
-    always_allowed: list[str] = field(default_factory=list)
-    denied_rounds: int = 0
+    """How many answers with calls were carried out."""
     stop_hook_active: bool = False
+    """True while the agent goes on because a stop hook sent it."""
     stop_hook_count: int = 0
+    """How often one did."""
     held: list[Incoming] = field(default_factory=list)
+    """Messages that had come in when the run was suspended."""
     session_id: str = ""
+    """The session the run belongs to, empty for none."""
     transition_reason: str = "start"
+    """Why the newest step was entered."""
     stop_reason: str | None = None
+    """Why the run ended, a key of `STOP_REASONS`; None while it goes on."""
     failure: Exception | None = field(default=None, compare=False)
+    """What ended the run with ``error``. Not part of the plain form."""
     parts: dict[str, Part] = field(default_factory=dict, compare=False, repr=False)
+    """The calls' parts that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
+    """When the time is up, on the run's clock. Not part of the plain form."""
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -137,8 +115,17 @@ class QueryState(Questions):
     @property
     def content(self) -> str:
         """The answer as a user reads it, with the note behind it."""
-        text = "".join(self.answer)
-        return f"{text}\n\n{self.note}" if text and self.note else text or self.note
+        return self.answer.content
+
+    @property
+    def max_output_recovery_count(self) -> int:
+        """How often a cut-off answer was continued."""
+        return self.answer.continued
+
+    @property
+    def questions(self) -> list[PermissionRequest]:
+        """The pending calls that wait for an answer of a person."""
+        return self.permissions.questions(self.pending, self.step)
 
     # -- messages come in ---------------------------------------------------------------------------
 
@@ -157,7 +144,7 @@ class QueryState(Questions):
         """Ask for the last answer without tools, because of a hard limit."""
         why = prompts.stopped.get(reason, reason)
         self.closing, self.must_close = reason, ""
-        self.note = prompts.final_note.format(why=why)
+        self.answer.note = prompts.final_note.format(why=why)
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
@@ -181,14 +168,8 @@ class QueryState(Questions):
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
-        self.results, self.rulings = {}, {}
-        lacks_all = not response.content and not self.pending
-        if response.finish_reason == "length" and (lacks_all or any(call.invalid for call in self.pending)):
-            self.output_raised = True
-        if self.pending:  # what was said before a call is no part of the answer
-            self.answer, self.max_output_recovery_count = [], 0
-        elif response.content:
-            self.answer.append(response.content)
+        self.results, self.permissions.rulings = {}, {}
+        self.answer.take(response)
 
     def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
         """Add what a request took."""
@@ -222,7 +203,7 @@ class QueryState(Questions):
             self.count(response.usage)
         if response.content:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
-            self.answer.append(response.content)
+            self.answer.pieces.append(response.content)
 
     def add_result(self, call_id: str, text: str) -> None:
         """Take in the result of a pending call; with the last one, all are appended in call order."""
@@ -230,46 +211,48 @@ class QueryState(Questions):
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
             self.ledger.tool_calls += len(self.pending)
-            self.pending, self.results, self.rulings = [], {}, {}
+            self.drop_calls()
             self.tool_rounds += 1
             self.transition_reason = "tool_results"
+
+    def drop_calls(self) -> None:
+        """Nothing is pending any more."""
+        self.pending, self.results, self.permissions.rulings = [], {}, {}
+
+    def answer_permission(self, call_id: str, verdict: Verdict) -> None:
+        """Answer one of the `questions`. Once all are answered the run can go on.
+
+        Args:
+            call_id: Which one.
+            verdict: ``allow``, ``deny``, or a `Permission` that says more.
+
+        Raises:
+            ConfigError: Nothing is asked about that call, or the verdict is neither.
+        """
+        asked = {question.call_id: question for question in self.questions}
+        if call_id not in asked:
+            waiting = ", ".join(asked) or "none"
+            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        self.rule(call_id, as_answer(verdict), asked[call_id].args)
+
+    def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
+        """Write down what was decided about a pending call."""
+        if permission.behavior == "deny" and permission.interrupt:
+            self.must_close = "permission_denied"
+        return self.permissions.rule(next(c for c in self.pending if c.id == call_id), permission, args)
 
     # -- the run ends -------------------------------------------------------------------------------
 
     def finish(self, response: LLMResponse, prompts: Prompts) -> None:
         """Decide what an answer without calls means: the end, or one more try."""
-        if self.closing:
-            self.stop(self.closing)
-        elif response.finish_reason == "content_filter":
-            self._stop_with_note("content_filter", prompts)
-        elif not response.content:
-            self._after_empty(prompts)
-        elif response.finish_reason == "length":
-            self._after_cut(prompts)
-        else:
-            self.stop("completed")
-
-    def _after_cut(self, prompts: Prompts) -> None:
-        if self.max_output_recovery_count >= MAX_CONTINUATIONS:
-            self._stop_with_note("output_limit", prompts)
+        meaning = self.closing or self.answer.judge(response)
+        if meaning in ONCE_MORE:
+            self.transition_reason = meaning
+            self.add_user(getattr(prompts, meaning), synthetic=True)
             return
-        self.max_output_recovery_count += 1
-        self.transition_reason = "continue_answer"
-        self.add_user(prompts.continue_answer, synthetic=True)
-
-    def _after_empty(self, prompts: Prompts) -> None:
-        if self.answer:  # it was cut off, and no more came
-            self._stop_with_note("output_limit", prompts)
-            return
-        if self.asked_again:
-            raise LLMError("The model gave an empty answer, twice.", kind="incomplete")
-        self.asked_again = True
-        self.transition_reason = "empty_answer"
-        self.add_user(prompts.empty_answer, synthetic=True)
-
-    def _stop_with_note(self, reason: str, prompts: Prompts) -> None:
-        self.note = prompts.final_note.format(why=prompts.stopped[reason])
-        self.stop(reason)
+        if not self.closing and meaning != COMPLETED:
+            self.answer.note = prompts.final_note.format(why=prompts.stopped[meaning])
+        self.stop(meaning)
 
     def stop(self, reason: str) -> None:
         """End the run; the first reason stays."""
@@ -277,8 +260,8 @@ class QueryState(Questions):
 
     def go_on(self, content: str | list[dict[str, Any]], reason: str, *, synthetic: bool = False) -> None:
         """The run would have ended, but there is more to do. The answer so far stays in the history."""
-        self.stop_reason, self.answer = None, []
-        self.max_output_recovery_count, self.asked_again = 0, False
+        self.stop_reason = None
+        self.answer.begin_anew()
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
         self.tool_rounds = 0  # what is asked now may need tools again
@@ -292,16 +275,16 @@ class QueryState(Questions):
 
     def resume(self) -> None:
         """Take up a run that has ended, or was suspended, where it stands."""
-        if self.stop_reason in (None, "completed"):
+        if self.stop_reason in (None, COMPLETED):
             return
         if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
             return
-        self.stop_reason, self.closing, self.must_close, self.note = None, "", "", ""
-        self.denied_rounds = 0
+        self.stop_reason, self.closing, self.must_close = None, "", ""
+        self.answer.note, self.permissions.denied_rounds = "", 0
         self.awaiting, self.failure = False, None
         if not self.pending:
-            self.answer = []
+            self.answer.pieces = []
 
     def close(self, text: str) -> None:
         """Give every call that is still open `text` as its result, so that the history is valid."""
@@ -326,11 +309,15 @@ class QueryState(Questions):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        data = {name: getattr(self, name) for name in _PLAIN}
+        data, permissions = {name: getattr(self, name) for name in _PLAIN}, self.permissions
         return {
             **data,
             "messages": list(self.messages),
-            "answer": list(self.answer),
+            "answer": list(self.answer.pieces),
+            "note": self.answer.note,
+            "max_output_recovery_count": self.answer.continued,
+            "asked_again": self.answer.asked_again,
+            "output_raised": self.answer.output_raised,
             "results": dict(self.results),
             "ledger": self.ledger.to_dict(),
             "doom": self.doom.to_dict(),
@@ -338,9 +325,10 @@ class QueryState(Questions):
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
-            "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
-            "denied": dict(self.denied),
-            "always_allowed": list(self.always_allowed),
+            "rulings": {call_id: ruling.to_dict() for call_id, ruling in permissions.rulings.items()},
+            "denied": dict(permissions.denied),
+            "always_allowed": list(permissions.always_allowed),
+            "denied_rounds": permissions.denied_rounds,
             "held": [list(each) for each in self.held],
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
@@ -357,7 +345,13 @@ class QueryState(Questions):
             return cls(
                 **{name: data[name] for name in _PLAIN},
                 messages=list(data["messages"]),
-                answer=list(data["answer"]),
+                answer=Answer(
+                    list(data["answer"]),
+                    data["note"],
+                    data["max_output_recovery_count"],
+                    data["asked_again"],
+                    data["output_raised"],
+                ),
                 results=dict(data["results"]),
                 ledger=LimitLedger.from_dict(data["ledger"]),
                 doom=DoomLedger.from_dict(data["doom"]),
@@ -365,9 +359,12 @@ class QueryState(Questions):
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
-                rulings={call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
-                denied=dict(data["denied"]),
-                always_allowed=list(data["always_allowed"]),
+                permissions=PermissionLedger(
+                    {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
+                    dict(data["denied"]),
+                    list(data["always_allowed"]),
+                    data["denied_rounds"],
+                ),
                 held=[Incoming(*each) for each in data["held"]],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -16,7 +16,8 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.kernel.observer_calls import audited, keep_before, may_change, note_denied, tell_changes
 from pure_agent_loop.kernel.part_events import change_part
-from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
@@ -69,7 +70,7 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
 
 
 def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
-    ruling = state.rulings[call.id]
+    ruling = state.permissions.rulings[call.id]
     call = replace(call, arguments=ruling.args)
     if ruling.behavior == "allow":
         return _Planned(call, None)
@@ -86,7 +87,7 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         return
     await change_part(state, kit, call.id, "running")
     tool = kit.tools.get(call.name)
-    seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.tool_timeout
+    seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.timeouts.tool
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     planned.seconds = min((each for each in (seconds, left) if each is not None), default=None)
     about = {
@@ -105,7 +106,7 @@ def _effect(
     call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit
 ) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
-    attempts = kit.tool_attempts if tool is not None and tool.idempotent else 1
+    attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
     about = ToolContext(
         call.name,
         call.id,
@@ -124,7 +125,7 @@ def _effect(
             outcome = await _invoked(call, kit)
             if not outcome.is_error or outcome.is_interrupt:
                 return outcome
-            await kit.clock.sleep(kit.tool_retry_delay)
+            await kit.clock.sleep(kit.tool_retries.delay)
         return await _invoked(call, kit)
 
     return effect
@@ -162,12 +163,12 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
 
 def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> ToolOutcome:
     """The outcome as it fits into the history; what was left out can be read from then on."""
-    limit = kit.max_error_chars if outcome.is_error else result_chars(kit)
+    limit = kit.results.max_error_chars if outcome.is_error else result_chars(kit)
     if len(outcome.text) <= limit or (
         call.name == READ_RESULT and READ_RESULT not in kit.tools and not outcome.is_error
     ):
         return outcome
-    text = cut_text(outcome.text, limit, ResultFolder(kit.results_folder), kit.prompts)
+    text = cut_text(outcome.text, limit, ResultFolder(kit.results.folder), kit.prompts)
     state.context.results_cut = state.context.results_cut or mentioned(text) is not None
     return replace(outcome, text=text)
 

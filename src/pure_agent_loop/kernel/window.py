@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import offered_tools
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.base import FindsWindow, window_known_to
 from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from pure_agent_loop.support.abilities import able
 
 CHARS_A_TOKEN = 2  # of the window: a result may take about half of it
 
@@ -57,23 +59,21 @@ _estimate = lru_cache(maxsize=32)(estimate_tokens)
 
 def window_of(kit: Kit) -> int | None:
     """Tokens of the window: what the user says, else what the client knows."""
-    if kit.context_window is not None:
-        return kit.context_window
-    window = getattr(kit.client, "context_window", None)
-    return window if isinstance(window, int) and window > 0 else None
+    return window_known_to(kit.client) if kit.context_window is None else kit.context_window
 
 
 async def find_window(kit: Kit) -> int | None:
     """The same, after a client that can ask its server has done so."""
-    ask = getattr(kit.client, "find_context_window", None)
-    if kit.context_window is not None or ask is None:
+    finding = able(kit.client, FindsWindow)
+    if kit.context_window is not None or finding is None:
         return window_of(kit)
     with suppress(Exception):  # a probe that fails, in whatever way, has found nothing out
-        await ask()
+        await finding.find_context_window()
     return window_of(kit)
 
 
 def result_chars(kit: Kit) -> int:
     """Greatest length of one result. In a small window a single one must not take it all."""
     window = window_of(kit)
-    return kit.max_result_chars if window is None else min(kit.max_result_chars, CHARS_A_TOKEN * window)
+    most = kit.results.max_chars
+    return most if window is None else min(most, CHARS_A_TOKEN * window)

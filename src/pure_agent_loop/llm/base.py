@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.abilities import able
 
 
 class BaseLLMClient(ABC):
@@ -61,6 +62,69 @@ class ChatModel(Protocol):
         ...
 
 
+class Streams(Protocol):
+    """A client that shows its answer as it is written."""
+
+    def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """See `BaseLLMClient.chat_stream`."""
+        ...
+
+
+class Closes(Protocol):
+    """A client, or a stream, that holds something."""
+
+    async def aclose(self) -> None:
+        """Give it back."""
+        ...
+
+
+class FindsWindow(Protocol):
+    """A client that can ask its server for the model's window."""
+
+    async def find_context_window(self) -> int | None:
+        """Ask; `context_window` says it from then on."""
+        ...
+
+
+class ShowsRequest(Protocol):
+    """A client that can say what it would send."""
+
+    def request_body(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        stream: bool,
+    ) -> dict[str, Any] | None:
+        """The body of a request; None if it cannot be said."""
+        ...
+
+
+def model_of(client: object) -> str:
+    """The name of a client's model; empty if it has none."""
+    return str(getattr(client, "model", None) or "")
+
+
+def takes_meta(client: object) -> bool:
+    """Whether a client gets messages with their thinking; see `BaseLLMClient`."""
+    return bool(getattr(client, "takes_meta", False))
+
+
+def window_known_to(client: object) -> int | None:
+    """Tokens of the model's window, as far as a client knows without asking."""
+    window = getattr(client, "context_window", None)
+    return window if isinstance(window, int) and window > 0 else None
+
+
+async def close_client(client: object) -> None:
+    """Have a client give back what it holds, if it can."""
+    closing = able(client, Closes)
+    if closing is not None:
+        await closing.aclose()
+
+
 async def stream_of(
     client: ChatModel,
     messages: list[dict[str, Any]],
@@ -69,15 +133,14 @@ async def stream_of(
 ) -> AsyncGenerator[Delta, None]:
     """Stream from any client, also from one that only has `chat`. Closing it closes the client's stream."""
     wanted = list(tools) if tools else None
-    chat_stream = getattr(client, "chat_stream", None)
-    if chat_stream is None:
+    streaming = able(client, Streams)
+    if streaming is None:
         response = await client.chat(messages, wanted, **options)
         yield response.to_delta()
         return
-    deltas = chat_stream(messages, wanted, **options)
+    deltas = streaming.chat_stream(messages, wanted, **options)
     try:
         async for delta in deltas:
             yield delta
     finally:
-        if hasattr(deltas, "aclose"):
-            await deltas.aclose()
+        await close_client(deltas)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
@@ -10,9 +10,9 @@ from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
-from pure_agent_loop.runs.run import check_client
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 
@@ -54,7 +54,7 @@ def checked_function(name: str, function: Any) -> Any:
 
 def check_price(kit: Kit) -> None:
     """A limit of money without a price would never be reached."""
-    model = str(getattr(kit.client, "model", ""))
+    model = model_of(kit.client)
     asked: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
     for name, each in asked.items():
         if each is not None and each.max_cost is not None and price_for(each.prices, model) is None:
@@ -64,26 +64,37 @@ def check_price(kit: Kit) -> None:
             )
 
 
-def checked_name(model: object) -> str:
-    """The name of a model.
+def checked_text(name: str, value: object) -> str:
+    """A text.
 
     Raises:
         ConfigError: It is something else.
     """
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"model must be a model's name; it is {model!r:.80}.")
-    return model
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be text; it is {value!r:.80}.")
+    return value
+
+
+def checked_choice(name: str, value: str, choices: Collection[str]) -> str:
+    """One of some words.
+
+    Raises:
+        ConfigError: It is another; the message names them.
+    """
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r} is not known. Use one of: {', '.join(choices)}.")
+    return value
 
 
 def check_only_client(
-    llm: object, model: str, api_key: str | None, base_url: str | None, profile: Profile | None
+    llm: object, model: str | None, api_key: str | None, base_url: str | None, profile: Profile | None
 ) -> None:
     """Refuse a client that comes with what would make another one, or cannot answer.
 
     Raises:
         ConfigError: So it is.
     """
-    if model is not DEFAULT_MODEL or api_key or base_url or profile:
+    if (model is not None and model is not DEFAULT_MODEL) or api_key or base_url or profile:
         raise ConfigError(
             "llm and model (or api_key, base_url, profile) were both given. "
             "Pass llm=... for a client of your own, or model=... to have one built."
@@ -105,3 +116,31 @@ def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subage
     registry = ToolRegistry(registry)  # the one that was given may serve other agents
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
+
+
+def check_types(**arguments: tuple[object, type]) -> None:
+    """Refuse what could not work, before anything depends on it.
+
+    Args:
+        arguments: By name: the value and the type it must have, unless it is None.
+
+    Raises:
+        ConfigError: One of them is something else; the message says which.
+    """
+    for name, (value, kind) in arguments.items():
+        if value is not None and not isinstance(value, kind):
+            what = "text" if kind is str else f"a {kind.__name__}"
+            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
+
+
+def check_client(llm: object) -> None:
+    """Refuse a model client that cannot answer.
+
+    Raises:
+        ConfigError: It has no method `chat`.
+    """
+    if not callable(getattr(llm, "chat", None)):
+        raise ConfigError(
+            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
+            f"{type(llm).__name__} has none."
+        )

@@ -6,17 +6,21 @@ Order: an endpoint or key that was given; a server running on this machine; the 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient, is_loopback
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.redaction import shown_url
 
+LOG = logging.getLogger("pure_agent_loop")
+ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
@@ -47,6 +51,162 @@ class DefaultModel(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it comes from; a lower `rank` goes before a higher one."""
+
+    value: str
+    source: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server to talk to.
+
+    Args:
+        model: The model's name there; empty if it was not given.
+        base_url: The server's address.
+        api_key: The key to send.
+        why: Why this one, for the user.
+    """
+
+    model: str
+    base_url: str
+    api_key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A model to run in this machine.
+
+    Args:
+        name: As `choose_model` takes it.
+        why: Why this one, for the user.
+    """
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Nothing was given: look around.
+
+    Args:
+        model: The model to ask for, if one was named.
+    """
+
+    model: str
+
+
+def settle(
+    model: str | None, base_url: str | None, environ: Mapping[str, str], embedded: Collection[str] = ()
+) -> Endpoint | Embedded | Search:
+    """Decide for a command, from its options and the environment alone, without touching anything.
+
+    Options go first, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``, then those of ``OPENAI_``.
+
+    Args:
+        model: The option ``--model``.
+        base_url: The option ``--base-url``.
+        environ: The environment.
+        embedded: Names of models that can run in this machine.
+
+    Raises:
+        ConfigError: An address is none, or a key is missing.
+    """
+    name = _first(environ, ("--model", model), "PAL_MODEL", "OPENAI_MODEL")
+    url = _first(environ, ("--base-url", base_url), "PAL_BASE_URL", "OPENAI_BASE_URL")
+    key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
+    if name and is_embedded_name(name.value) and (url is None or url.rank > name.rank):
+        return Embedded(name.value, f"asked for by {name.source}")
+    if name and name.value in embedded and url is None:
+        return Embedded(f"local:{name.value}", f"asked for by {name.source}")
+    wanted = name.value if name else ""
+    if url:
+        return Endpoint(wanted, _check_url(url), _key_for(url, key), f"asked for by {url.source}")
+    if key:
+        return Endpoint(wanted, DEFAULT_URL, key.value, f"{key.source} is set")
+    return Search(wanted)
+
+
+def _first(environ: Mapping[str, str], option: tuple[str, str | None], *variables: str) -> Setting | None:
+    given = [option, *((name, environ.get(name)) for name in variables)]
+    for rank, (source, value) in enumerate(given):
+        if value and value.strip():
+            return Setting(value.strip(), source, rank)
+    return None
+
+
+def _check_url(url: Setting) -> str:
+    try:
+        parts = urllib.parse.urlsplit(url.value)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port  # raises for a port that is no number
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(
+            f"{url.source}={show_url(url.value)} is not the address of a server. "
+            "It looks like http://127.0.0.1:8080/v1."
+        )
+    return url.value
+
+
+def _key_for(url: Setting, key: Setting | None) -> str:
+    """The key for an address. OpenAI's goes to a server on this machine only if both were set as a pair."""
+    foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
+    if is_loopback(url.value):
+        return LOCAL_KEY if key is None or foreign else key.value
+    if key is None:
+        raise ConfigError(f"There is no key for {show_url(url.value)}. Set PAL_API_KEY (or OPENAI_API_KEY).")
+    return key.value
+
+
+def show_url(url: str) -> str:
+    """An address without a password or a query, fit to be shown."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return "(unreadable)"
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def look_around(model: str = "") -> Endpoint | Embedded | None:
+    """What is at hand: a server running on this machine, else the embedded model.
+
+    Args:
+        model: The model to ask for, if one was named; None comes back then if no server is running.
+    """
+    from pure_agent_loop.local import find_server
+
+    found = run_sync(find_server())
+    if found is not None:
+        why = f"no key is set; found here, on the usual port of {found.name}"
+        return Endpoint(model or found.model, found.base_url, LOCAL_KEY, why)
+    return None if model else Embedded("local", "no key is set and no model server is running here")
+
+
+def model_at(plan: Endpoint) -> str:
+    """The model of a server for which none was named.
+
+    Raises:
+        ConfigError: It has to be named.
+    """
+    if plan.base_url == DEFAULT_URL:
+        return str(DEFAULT_MODEL)
+    if is_loopback(plan.base_url):
+        from pure_agent_loop.local import find_server
+
+        port = urllib.parse.urlsplit(plan.base_url).port or 80
+        found = run_sync(find_server({"": port}, ASK_SECONDS))
+        if found is not None:
+            return found.model
+    raise ConfigError(f"Which model of {show_url(plan.base_url)}? Name it: --model NAME (or PAL_MODEL).")
+
+
 def choose_model(
     model: str | None = None,
     api_key: str | None = None,
@@ -75,13 +235,9 @@ def choose_model(
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or api_key or base_url or _environment_names_one():
         return _asked_for(model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile)
-    from pure_agent_loop.local import find_server
-
-    found = run_sync(find_server())
-    if found is not None:
-        client = OpenAIClient(found.model, LOCAL_KEY, found.base_url, thinking_level, profile=profile)
-        reason = f"{found.model} on the {found.name} server at {found.base_url}, which is running here"
-        return Choice(client, found.model, reason)
+    plan = look_around()
+    if isinstance(plan, Endpoint):
+        return _asked_for(plan.model, plan.api_key, plan.base_url, thinking_level, profile, plan.why)
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(NOTHING_AT_HAND)
     return _embedded("local", tell, "nothing else is configured or running")
@@ -90,16 +246,38 @@ def choose_model(
 DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
 
 
+def client_for(
+    model: str | None, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
+) -> tuple[BaseLLMClient, tuple[str, ...]]:
+    """The client of an agent that was given none, and notices that say which model it is; see `choose_model`.
+
+    Raises:
+        ConfigError: `model` is no name, or there is no model.
+    """
+    name: object = DEFAULT_MODEL if model is None else model
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"model must be a model's name; it is {name!r:.80}.")
+    choice = choose_model(name, api_key, base_url, thinking_level, LOG.warning, profile)
+    if name is DEFAULT_MODEL and choice.model != name:
+        LOG.warning("Using %s.", choice.reason)
+    return choice.client, (f"Model: {choice.reason}.",)
+
+
 def is_embedded_name(model: str) -> bool:
     """True for a name that means a model run by this package itself."""
     return model == "local" or model.startswith("local:") or model.lower().endswith(".gguf")
 
 
 def _asked_for(
-    model: str, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
+    model: str,
+    api_key: str | None,
+    base_url: str | None,
+    thinking_level: str,
+    profile: Profile | None,
+    why: str = "as configured",
 ) -> Choice:
     client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile)
-    return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, as configured")
+    return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
 
 
 def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:

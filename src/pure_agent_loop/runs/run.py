@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
-from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Emit, Kit
+from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import Message, repair_history, text_of
-from pure_agent_loop.media import user_content
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
-from pure_agent_loop.support.text import clean_text
 
 
 class Run:
@@ -112,97 +109,3 @@ class Run:
             await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
         finally:
             self._kit.journal.close()
-
-
-def start_state(
-    task: str,
-    messages: list[Message] | None,
-    system_prompt: str,
-    prompts: Prompts,
-    media: Sequence[dict[str, Any]] = (),
-) -> tuple[QueryState, list[str]]:
-    """The state a run starts from, and notices about what had to be repaired in the history.
-
-    Args:
-        task: What to do.
-        messages: The history so far.
-        system_prompt: Used unless the history brings its own.
-        prompts: The words of the framework.
-        media: Parts of the message besides the text; see `media_parts`.
-
-    Raises:
-        ConfigError: `task` or `system_prompt` is no text.
-        HistoryError: `messages` is no list of messages.
-    """
-    if not isinstance(task, str):
-        raise ConfigError(f"task must be text; it is {task!r:.80}.")
-    if not isinstance(system_prompt, str):
-        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
-    history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
-    if history and history[0]["role"] in ("system", "developer"):
-        system_prompt = text_of(history.pop(0)["content"])
-    state = QueryState(system_prompt=clean_text(system_prompt), messages=history, task=task)
-    state.add_user(user_content(task, media))
-    return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
-
-
-def resumed_state(
-    task: str | None,
-    state: QueryState | Mapping[str, Any],
-    prompts: Prompts,
-    media: Sequence[dict[str, Any]] = (),
-) -> tuple[QueryState, list[str]]:
-    """A copy of a state, ready to go on, and notices about what had to be repaired.
-
-    Args:
-        task: Something more to do, under the same limits; None to go on with what it was doing.
-        state: A state or its plain form.
-        prompts: The words of the framework.
-        media: Parts that come with the task; see `media_parts`.
-
-    Raises:
-        ConfigError: `task` is no text, or `state` is no state.
-        HistoryError: Its messages are none.
-    """
-    if task is not None and not isinstance(task, str):
-        raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
-    data = state.to_dict() if isinstance(state, QueryState) else state
-    copy = QueryState.from_dict(data)
-    last = copy.messages[-1:] if copy.pending else []  # its calls are open on purpose
-    fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
-    copy.messages = [*fixed, *last]
-    copy.resume()
-    if task is not None:
-        copy.close(prompts.tool_not_started)
-        copy.task, copy.tool_rounds, copy.denied = task, 0, {}
-        copy.must_close, copy.denied_rounds, copy.stop_hook_count = "", 0, 0  # they were about the old task
-        copy.go_on(user_content(task, media), "follow_up")
-    return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
-
-
-def check_types(**arguments: tuple[object, type]) -> None:
-    """Refuse what could not work, before anything depends on it.
-
-    Args:
-        arguments: By name: the value and the type it must have, unless it is None.
-
-    Raises:
-        ConfigError: One of them is something else; the message says which.
-    """
-    for name, (value, kind) in arguments.items():
-        if value is not None and not isinstance(value, kind):
-            what = "text" if kind is str else f"a {kind.__name__}"
-            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
-
-
-def check_client(llm: object) -> None:
-    """Refuse a model client that cannot answer.
-
-    Raises:
-        ConfigError: It has no method `chat`.
-    """
-    if not callable(getattr(llm, "chat", None)):
-        raise ConfigError(
-            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
-            f"{type(llm).__name__} has none."
-        )

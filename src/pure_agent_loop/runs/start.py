@@ -1,21 +1,19 @@
-"""Where a run of an agent starts: from a task, from a state, or in a session."""
+"""Where a run of an agent starts: from a task or from a state. `sessions.resume` starts one in a session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.runs.run import resumed_state, start_state
-
-if TYPE_CHECKING:
-    from pure_agent_loop.sessions.store import SessionStore
-
-Given = QueryState | Mapping[str, Any] | None
+from pure_agent_loop.llm.messages import Message, repair_history, text_of
+from pure_agent_loop.media import user_content
+from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runs.options import Given
+from pure_agent_loop.support.text import clean_text
 
 
 def begin_run(
@@ -40,7 +38,7 @@ def begin_run(
         ConfigError: These do not fit together.
         HistoryError: `messages` is no list of messages.
     """
-    _check_parts(task, parts)
+    check_media(task, parts)
     if state is None:
         if task is None:
             raise ConfigError(
@@ -54,40 +52,78 @@ def begin_run(
     return start, replace(kit, opening=(*kit.opening, *notices))
 
 
-def begin_in_session(
-    kit: Kit,
-    system_prompt: str,
-    task: str | None,
+def start_state(
+    task: str,
     messages: list[Message] | None,
-    state: Given,
-    parts: Sequence[dict[str, Any]],
-    store: SessionStore | None,
-    session_id: str,
-) -> tuple[QueryState, Kit]:
-    """The state and the kit of a run that is kept in a session, which is open from then on; see `begin_run`.
+    system_prompt: str,
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
+) -> tuple[QueryState, list[str]]:
+    """The state a run starts from, and notices about what had to be repaired in the history.
+
+    Args:
+        task: What to do.
+        messages: The history so far.
+        system_prompt: Used unless the history brings its own.
+        prompts: The words of the framework.
+        media: Parts of the message besides the text; see `media_parts`.
 
     Raises:
-        ConfigError: These do not fit together.
+        ConfigError: `task` or `system_prompt` is no text.
         HistoryError: `messages` is no list of messages.
-        SessionError: The session cannot be opened.
     """
-    from pure_agent_loop.sessions import default_store
-    from pure_agent_loop.sessions.resume import open_session
+    if not isinstance(task, str):
+        raise ConfigError(f"task must be text; it is {task!r:.80}.")
+    if not isinstance(system_prompt, str):
+        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+    history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
+    if history and history[0]["role"] in ("system", "developer"):
+        system_prompt = text_of(history.pop(0)["content"])
+    state = QueryState(system_prompt=clean_text(system_prompt), messages=history, task=task)
+    state.add_user(user_content(task, media))
+    return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
-    _check_parts(task, parts)
-    if state is not None:
-        raise ConfigError("state and session_id were both given. The session has its own state.")
+
+def resumed_state(
+    task: str | None,
+    state: QueryState | Mapping[str, Any],
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
+) -> tuple[QueryState, list[str]]:
+    """A copy of a state, ready to go on, and notices about what had to be repaired.
+
+    Args:
+        task: Something more to do, under the same limits; None to go on with what it was doing.
+        state: A state or its plain form.
+        prompts: The words of the framework.
+        media: Parts that come with the task; see `media_parts`.
+
+    Raises:
+        ConfigError: `task` is no text, or `state` is no state.
+        HistoryError: Its messages are none.
+    """
     if task is not None and not isinstance(task, str):
         raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
+    data = state.to_dict() if isinstance(state, QueryState) else state
+    copy = QueryState.from_dict(data)
+    last = copy.messages[-1:] if copy.pending else []  # its calls are open on purpose
+    fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
+    copy.messages = [*fixed, *last]
+    copy.resume()
+    if task is not None:
+        copy.close(prompts.tool_not_started)
+        copy.task, copy.tool_rounds = task, 0
+        copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
+        copy.permissions.forget_refusals()
+        copy.go_on(user_content(task, media), "follow_up")
+    return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
-    def begin() -> tuple[QueryState, list[str]]:
-        return start_state(str(task), messages, system_prompt, kit.prompts, parts)
 
-    opened = open_session(store or default_store(), session_id, task, begin, kit, parts)
-    opening = (*kit.opening, *opened.notices)
-    return opened.state, replace(kit, opening=opening, journal=opened.journal)
+def check_media(task: str | None, parts: Sequence[dict[str, Any]]) -> None:
+    """Refuse media without a task.
 
-
-def _check_parts(task: str | None, parts: Sequence[dict[str, Any]]) -> None:
+    Raises:
+        ConfigError: So it is.
+    """
     if parts and task is None:
         raise ConfigError("media come with a task: give both, or neither.")

@@ -10,11 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import Emit, Event
 
 BUFFER_EVENTS = 64
-
-Emit = Callable[[Event], Awaitable[None]]
 
 
 class EventStream:

@@ -19,7 +19,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.run import start_state
+from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
     RecordedBudget,

@@ -1,19 +1,23 @@
-"""Opening a session for a run: where it stands, and what became of a run that was cut off."""
+"""Starting a run in a session: where it stands, and what became of a run that was cut off."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.runs.run import resumed_state, start_state
+from pure_agent_loop.runs.options import Given
+from pure_agent_loop.runs.start import check_media, resumed_state, start_state
+from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
@@ -37,6 +41,37 @@ class Opened:
     state: QueryState
     notices: list[str]
     journal: SessionJournal
+
+
+def begin_in_session(
+    kit: Kit,
+    system_prompt: str,
+    task: str | None,
+    messages: list[Message] | None,
+    state: Given,
+    parts: Parts,
+    store: SessionStore | None,
+    session_id: str,
+) -> tuple[QueryState, Kit]:
+    """The state and the kit of a run that is kept in a session, which is open from then on; see `begin_run`.
+
+    Raises:
+        ConfigError: These do not fit together.
+        HistoryError: `messages` is no list of messages.
+        SessionError: The session cannot be opened.
+    """
+    check_media(task, parts)
+    if state is not None:
+        raise ConfigError("state and session_id were both given. The session has its own state.")
+    if task is not None and not isinstance(task, str):
+        raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
+
+    def begin() -> tuple[QueryState, list[str]]:
+        return start_state(str(task), messages, system_prompt, kit.prompts, parts)
+
+    opened = open_session(store or default_store(), session_id, task, begin, kit, parts)
+    opening = (*kit.opening, *opened.notices)
+    return opened.state, replace(kit, opening=opening, journal=opened.journal)
 
 
 def open_session(
@@ -181,7 +216,7 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> 
         messages=state.messages,
         task=task,
         answers=state.answers,
-        always_allowed=state.always_allowed,
+        permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
     )
     new.add_user(user_content(task, media))

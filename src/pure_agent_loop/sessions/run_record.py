@@ -13,9 +13,10 @@ from pure_agent_loop.budget import Price
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
+from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -31,16 +32,16 @@ def describe(kit: Kit) -> dict[str, Any]:
     """What the record of a run says about what it works with."""
     rules = kit.permissions.rules
     return {
-        "model": str(getattr(kit.client, "model", "")),
-        "takes_meta": bool(getattr(kit.client, "takes_meta", False)),
+        "model": model_of(kit.client),
+        "takes_meta": takes_meta(kit.client),
         "tools": kit.tools.to_openai_schema(),
         "tool_flags": {each.name: _flags(each) for each in kit.tools},
-        "tool_timeout": kit.tool_timeout,
+        "tool_timeout": kit.timeouts.tool,
         "options": {name: value for name, value in kit.options.items() if name not in _SECRET},
         "limits": asdict(kit.limits),
         "window": window_of(kit),
-        "max_result_chars": kit.max_result_chars,
-        "max_error_chars": kit.max_error_chars,
+        "max_result_chars": kit.results.max_chars,
+        "max_error_chars": kit.results.max_error_chars,
         "compaction": _plain_compactor(kit.compactor),
         "prompts": next(
             (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
@@ -118,10 +119,9 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         ),
         tool_rounds=run["tool_rounds"],
         after_tools=run["after_tools"],
-        tool_timeout=_number(run["tool_timeout"]),
+        timeouts=Timeouts(tool=_number(run["tool_timeout"])),
         context_window=run["window"],
-        max_result_chars=run["max_result_chars"],
-        max_error_chars=run["max_error_chars"],
+        results=ResultLimits(run["max_result_chars"], run["max_error_chars"]),
         compactor=_compactor(run["compaction"]),
     )
 

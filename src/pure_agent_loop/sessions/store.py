@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.support.abilities import able
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -160,6 +161,26 @@ class SessionStore(Protocol):
             SessionWriteError: It cannot be taken away.
         """
         ...
+
+
+class ClosesStore(Protocol):
+    """A store that holds connections."""
+
+    def close(self) -> None:
+        """Give them back."""
+        ...
+
+
+def close_store(store: object) -> None:
+    """Have a store give back what it holds, if it holds something."""
+    closing = able(store, ClosesStore)
+    if closing is not None:
+        closing.close()
+
+
+def is_remote(log: SessionLog) -> bool:
+    """Whether writing to a log may take as long as a network does: then it is done in a thread."""
+    return bool(getattr(log, "is_remote", False))
 
 
 def check_session_id(session_id: Any) -> str:

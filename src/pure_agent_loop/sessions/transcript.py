@@ -35,7 +35,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.sessions.store import SessionLog
+from pure_agent_loop.sessions.store import SessionLog, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
@@ -115,7 +115,7 @@ class Past:
         state = QueryState.from_dict({**self.state, "messages": self.messages})
         asked = [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
         if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
-            state.pending, state.results, state.rulings = [], {}, {}
+            state.drop_calls()
         return state
 
 
@@ -207,7 +207,7 @@ class SessionJournal:
         self._written = list(past.messages)
         self._compared = False
         self._taken = 0
-        self._is_remote: bool = getattr(log, "is_remote", False)
+        self._is_remote: bool = is_remote(log)
         self._due: list[partial[Record]] = []
         self._turn = threading.Lock()
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.events import Emit, Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
-from pure_agent_loop.kernel.kit import Emit, Kit
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
@@ -123,7 +123,7 @@ def kit_for(
     client, window = above.client, above.context_window
     if definition.llm is not None:
         client, window = ToolModeClient(definition.llm, "auto", above.prompts), None
-    keeps = above.snapshots is not None and not definition.needs_folder
+    snapshots = None if definition.needs_folder else above.observers.snapshots
     return replace(
         above,
         client=client,
@@ -136,7 +136,9 @@ def kit_for(
         hooks=replace(above.hooks, on_stop=()),  # they speak of the end of the work above
         budget=FamilyBudget(above.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
-        snapshots=NamedSnapshots(above.snapshots, child.record.id) if keeps and above.snapshots else None,
+        observers=replace(
+            above.observers, snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
+        ),
         cancel_token=child.token,
         inbox=Inbox(),
         emit=veiled(emit, above.redactor),
@@ -151,8 +153,9 @@ def kit_for(
 
 def inherit_answers(state: QueryState, above: QueryState) -> None:
     """What a person allowed or refused for the run above holds here too."""
-    state.always_allowed = list(dict.fromkeys([*state.always_allowed, *above.always_allowed]))
-    state.denied = {**above.denied, **state.denied}
+    own, given = state.permissions, above.permissions
+    own.always_allowed = list(dict.fromkeys([*own.always_allowed, *given.always_allowed]))
+    own.denied = {**given.denied, **own.denied}
 
 
 async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:

@@ -13,10 +13,11 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
-from pure_agent_loop.kernel.state import SUSPENDED, QueryState
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.run import start_state
-from pure_agent_loop.runs.start import begin_in_session
+from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.child import (
     Child,
     ask_person,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.arguments import add_endpoint, describe
-from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, Embedded, Endpoint, plan_for, show_url
+from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, plan_for
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import PREFIX, Output
@@ -21,7 +21,7 @@ from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, LOCAL_KEY
+from pure_agent_loop.runs.choose import DEFAULT_MODEL, LOCAL_KEY, Embedded, Endpoint, show_url
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text

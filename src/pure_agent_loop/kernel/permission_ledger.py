@@ -1,0 +1,59 @@
+"""Which calls wait for a person, and what was decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, call_key, to_arguments
+
+
+@dataclass(slots=True)
+class PermissionLedger:
+    """What was decided about calls.
+
+    Args:
+        rulings: About the pending calls, by call id.
+        denied: Calls that were refused, with the reason: they are not asked about again.
+        always_allowed: Tools that a person allowed for the whole run.
+        denied_rounds: How many rounds in a row had no call that was allowed.
+    """
+
+    rulings: dict[str, Ruling] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
+    always_allowed: list[str] = field(default_factory=list)
+    denied_rounds: int = 0
+
+    def questions(self, pending: Sequence[ToolCall], step: int) -> list[PermissionRequest]:
+        """What a person has to answer about the pending calls of a step."""
+        return [
+            PermissionRequest(call.id, call.name, ruling.args, ruling.message, step)
+            for call in pending
+            if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
+        ]
+
+    def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
+        """Write down what was decided about a pending call."""
+        if permission.behavior == "deny":
+            self.denied[call_key(call.name, call.arguments)] = permission.message
+            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
+        else:
+            updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
+            if permission.always and call.name not in self.always_allowed:
+                self.always_allowed.append(call.name)
+            ruling = Ruling(permission.behavior, updated, message=permission.message)
+        self.rulings[call.id] = ruling
+        return ruling
+
+    def count_round(self, calls: Sequence[ToolCall]) -> None:
+        """Note whether any of these calls was allowed; see `denied_rounds`."""
+        rulings = [self.rulings[call.id] for call in calls]
+        allowed = any(ruling.behavior == "allow" for ruling in rulings)
+        refused = any(ruling.kind == "PermissionDenied" for ruling in rulings)
+        self.denied_rounds = self.denied_rounds + 1 if refused and not allowed else 0
+
+    def forget_refusals(self) -> None:
+        """They were about another task."""
+        self.denied, self.denied_rounds = {}, 0
