@@ -14,10 +14,10 @@ from pure_agent_loop.cli.commands.agents import add_agents
 from pure_agent_loop.cli.commands.replay import add_replay
 from pure_agent_loop.cli.commands.undo import add_undo
 from pure_agent_loop.cli.durable_arguments import add_durable
-from pure_agent_loop.cli.numbers import seconds
 from pure_agent_loop.cli.schedule_arguments import add_schedule
 from pure_agent_loop.cli.session_arguments import add_session_options, add_sessions
 from pure_agent_loop.evaluation import command as evaluation
+from pure_agent_loop.support.numbers import positive, seconds
 from pure_agent_loop.support.terminal import safe_text
 
 DEFAULT_MAX_STEPS = 25
@@ -177,7 +177,7 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-steps",
         "--max-turns",
-        type=evaluation.positive,
+        type=positive,
         default=DEFAULT_MAX_STEPS,
         metavar="N",
         help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",

@@ -9,7 +9,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from pure_agent_loop.cli.numbers import positive
+from pure_agent_loop.support.numbers import positive
 
 DEFAULT_LISTED = 20
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")

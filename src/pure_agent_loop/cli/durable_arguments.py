@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pure_agent_loop.cli.numbers import positive, seconds
+from pure_agent_loop.support.numbers import positive, seconds
 from pure_agent_loop.task_states import TASK_STATES
 
 DEFAULT_LISTED = 20

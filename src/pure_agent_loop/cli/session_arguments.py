@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pure_agent_loop.cli.numbers import positive
+from pure_agent_loop.support.numbers import positive
 
 FORMATS = ("markdown", "html", "jsonl")
 DEFAULT_LISTED = 20

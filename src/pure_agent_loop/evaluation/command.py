@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from pure_agent_loop.support.numbers import positive
+
 if TYPE_CHECKING:
     from pure_agent_loop.evaluation.bfcl import Question
     from pure_agent_loop.evaluation.results import Record, ResultsFile
@@ -54,17 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         default="text",
         help="how the table is written (default: text)",
     )
-
-
-def positive(text: str) -> int:
-    """An option's value as a whole number from 1; for `argparse`."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return number
 
 
 def run(

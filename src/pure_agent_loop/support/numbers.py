@@ -1,13 +1,20 @@
-"""Numbers of the command line, for `argparse`."""
+"""Numbers of a command line, for `argparse`."""
 
 from __future__ import annotations
 
 import argparse
 import math
 
-from pure_agent_loop.evaluation.command import positive
 
-__all__ = ["positive", "seconds"]
+def positive(text: str) -> int:
+    """An option's value as a whole number from 1; for `argparse`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return number
 
 
 def seconds(most: float) -> argparse._ActionType:
