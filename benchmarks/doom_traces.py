@@ -7,7 +7,8 @@ repetition with good reason. Every third of each file and kind is held out: all 
 rules, only the others were looked at while the rules were tuned.
 
 A trace is played to the end, whatever the detection says, as a recording cannot react. `detected`: loops in
-which a call was refused or the run stopped. `false alarms`: the same for the others; `warned only` is apart.
+which a call was refused or the run stopped. `false alarms`: the same for the others; `warned only` stands
+behind each.
 """
 
 from __future__ import annotations
@@ -115,13 +116,16 @@ def row(title: str, rule: Callable[[Trace], Iterator[Said]], chosen: list[Trace]
     caught = [each.alarm for each in loops if each.alarm is not None]
     stopped = [each.stop for each in loops if each.stop is not None]
     false = sum(each.alarm is not None for each in fine)
-    warned = sum(each.alarm is None and each.warn is not None for each in fine)
+    told, warned = (
+        sum(each.alarm is None and each.warn is not None for each in part) for part in (loops, fine)
+    )
     cells = [
         title,
         share(len(caught), len(loops)),
         f"{median(caught):g}" if caught else "-",
         share(len(stopped), len(loops)),
         f"{median(stopped):g}" if stopped else "-",
+        share(told, len(loops)),
         share(false, len(fine)),
         share(warned, len(fine)),
     ]
@@ -131,8 +135,8 @@ def row(title: str, rule: Callable[[Trace], Iterator[Said]], chosen: list[Trace]
 def table(chosen: list[Trace], sets: tuple[str, ...]) -> str:
     """The table, in Markdown."""
     lines = [
-        "| set and rule | detected | at step | stopped | at step | false alarms | warned only |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| set and rule | detected | at step | stopped | at step | warned only | false alarms | warned |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in sets:
         part = [trace for trace in chosen if trace["set"] == name]

@@ -39,11 +39,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fleet import SERVER, model_process, open_fleet
+from tests.postgres_server import PostgresServer
 
 from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.testing import PostgresServer, ScriptedServer, call
+from pure_agent_loop.testing import ScriptedServer, call
 
 AT_ONCE, PATIENCE, KB = 4, 300.0, 1000
 IDLE_SECONDS = 5.0

@@ -34,11 +34,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.durable_kill import DONE, compare_runs, make_agent, next_answer
+from tests.postgres_server import PostgresServer
 
 from pure_agent_loop import Agent, cli
 from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.sessions import PostgresStore, SessionStore, SqliteStore
-from pure_agent_loop.testing import PostgresServer, ScriptedServer
+from pure_agent_loop.testing import ScriptedServer
 
 SERVER, MARKS = "PAL_FLEET_SERVER", "PAL_FLEET_MARKS"
 ROOT = Path(__file__).parents[1]

@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.postgres_server import PostgresServer
+
 from pure_agent_loop.sessions import JsonlStore, PostgresStore, SessionLog, SessionStore, SqliteStore
 from pure_agent_loop.support.disk import flush_to_disk
-from pure_agent_loop.testing import PostgresServer
 
 STORES: dict[str, Callable[[Path], SessionStore]] = {
     "jsonl": lambda folder: JsonlStore(folder / "sessions"),

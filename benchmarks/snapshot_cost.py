@@ -46,15 +46,15 @@ async def longest_gap(gaps: list[float]) -> None:
         gaps.append((time.perf_counter() - begun) * 1000 - 1)
 
 
-async def measure(folder: Path, backend: str, files: int, size: int, rounds: int) -> str:
+async def measure(folder: Path, files: int, size: int, rounds: int) -> str:
     """One line of the table."""
-    root = folder / f"work-{backend}"
+    root = folder / "work"
     for number in range(files):
         path = root / f"d{number % 50}" / f"f{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(size // 2).hex().encode())
     await asyncio.sleep(SETTLING)
-    shots = WorkspaceSnapshots(root, store=folder / "store", backend=backend)  # type: ignore[arg-type]
+    shots = WorkspaceSnapshots(root, store=folder / "store")
     gaps: list[float] = []
     watch = asyncio.create_task(longest_gap(gaps))
     first = await step(shots, 1, lambda: None)
@@ -71,7 +71,7 @@ async def measure(folder: Path, backend: str, files: int, size: int, rounds: int
     with contextlib.suppress(asyncio.CancelledError):
         await watch
     return (
-        f"{backend:<6}{first:>10.0f}{statistics.median(same):>12.1f}{max(same):>10.1f}{same_cpu:>8.1f}"
+        f"{first:>10.0f}{statistics.median(same):>12.1f}{max(same):>10.1f}{same_cpu:>8.1f}"
         f"{statistics.median(changed):>12.1f}{max(changed):>10.1f}{changed_cpu:>8.1f}{max(gaps):>12.1f}"
     )
 
@@ -85,10 +85,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     print(f"{options.files} files of {options.bytes} bytes; milliseconds")
-    print("store      first   unchanged     worst     CPU one changed     worst     CPU   loop away")
+    print("     first   unchanged     worst     CPU one changed     worst     CPU   loop away")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for backend in ("git", "copy"):
-            print(asyncio.run(measure(Path(folder), backend, options.files, options.bytes, options.rounds)))
+        print(asyncio.run(measure(Path(folder), options.files, options.bytes, options.rounds)))
 
 
 if __name__ == "__main__":

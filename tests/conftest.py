@@ -10,7 +10,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from pure_agent_loop.testing import PostgresServer
+from tests.postgres_server import PostgresServer
 
 NETWORK_FLAG = "PAL_TESTS_NETWORK"
 _FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PURE_AGENT_LOOP_LANG")

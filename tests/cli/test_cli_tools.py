@@ -80,6 +80,17 @@ def test_nothing_is_kept_if_nothing_is_wanted(pal, notes):
     assert not pal("audit", "list").stdout
 
 
+def test_without_git_the_work_is_done_and_one_line_says_that_it_cannot_be_undone(pal, notes, tmp_path):
+    pal.env["PATH"] = str(tmp_path)
+    done, _ = run(pal, [EDIT, "Done."], "--permission-mode", "auto", "--sandbox", "none")
+    assert (done.returncode, done.stdout, notes.read_text()) == (0, "Done.\n", "The sky is grey.\n")
+    said = "changes of this run cannot be undone: Snapshots need git. Install it, or run without snapshots."
+    assert done.stderr.count(said) == 1
+    undone = pal("undo")
+    assert (undone.returncode, undone.stdout) == (2, "")
+    assert "Snapshots need git" in undone.stderr
+
+
 def test_names_of_tools_are_checked(pal):
     done = pal(
         "run", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--tools", "read_file,teleport", "go"

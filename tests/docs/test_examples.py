@@ -70,7 +70,9 @@ def test_an_example_runs(name, tmp_path):
 
 
 @pytest.mark.parametrize("code", BLOCKS)
-def test_a_block_of_the_documentation_runs(code, tmp_path):
+def test_a_block_of_the_documentation_runs(code, tmp_path, request, monkeypatch):
+    if "DATABASE_URL" in code:
+        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres").new_database())
     done = run_python(code, tmp_path)
     assert done.returncode == 0, done.stderr
 

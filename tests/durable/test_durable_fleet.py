@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.postgres_server import PostgresServer
 
 from pure_agent_loop import Agent
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.sessions import PostgresStore
-from pure_agent_loop.testing import PostgresServer, ScriptedLLM
+from pure_agent_loop.testing import ScriptedLLM
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked, to be there soon")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.postgres_server import PostgresServer
+
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.liveness import PostgresLiveness
-from pure_agent_loop.testing import PostgresServer
 
 
 def test_suspects_are_those_without_a_lock_or_a_heartbeat():

@@ -8,9 +8,9 @@ import signal
 
 import pytest
 from tests.durable.fleet import Fleet
+from tests.postgres_server import PostgresServer
 
 from pure_agent_loop.sessions import PostgresStore
-from pure_agent_loop.testing import PostgresServer
 
 
 @pytest.fixture(scope="module")

@@ -229,6 +229,16 @@ def test_importing_the_command_loads_nothing_else():
     assert done.stdout.strip() == str([*loaded, "pure_agent_loop.support.numbers"])
 
 
+def test_no_other_command_loads_the_questions(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
+    code = (
+        "import sys; from pure_agent_loop.cli import main; main(['audit', 'list']);"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.evaluation.' in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 # -- the package -----------------------------------------------------------------------------------
 
 

@@ -96,14 +96,8 @@ LOOPS = {
         "run*7 warn*3 refuse stop",
     ),
     "two at once": ([(None, [A, B])] * 6, "alternating", "run*4 warn*2 refuse*2 stop*4"),
-    "the same page": (worded("search", PAGE, 8), "identical_result", "run*2 warn*3 refuse stop*2"),
-    "nothing found": (
-        worded("search", "No results found.", 11),
-        "identical_result",
-        "run*5 warn*3 refuse stop*2",
-    ),
-    "empty lists": (worded("search", '{"results": []}', 10), "identical_result", "run*5 warn*3 refuse stop"),
-    "one error": (worded("sql", Failed("syntax error"), 8), "repeated_error", "run*2 warn*3 refuse stop*2"),
+    "the same page": (worded("search", PAGE, 8), "identical_result", "run*2 warn run*2 warn run*2"),
+    "one error": (worded("sql", Failed("syntax error"), 8), "repeated_error", "run*2 warn run*2 warn run*2"),
     "an error with its argument in it": (
         one_by_one(
             *[
@@ -112,27 +106,22 @@ LOOPS = {
             ]
         ),
         "repeated_error",
-        "run*2 warn*3 refuse stop",
-    ),
-    "the same missing thing": (
-        worded("edit", Failed("old text was not found"), 7),
-        "repeated_error",
-        "run*2 warn*3 refuse stop",
+        "run*2 warn run*2 warn run",
     ),
     "ever other missing things": (
         one_by_one(*[("open", f"file{n}.txt", Failed(f"no such file: file{n}.txt")) for n in range(10)]),
-        "identical_result",
-        "run*5 warn*3 refuse stop",
+        "repeated_error",
+        "run*2 warn run*2 warn run*4",
     ),
     "an apology": (
         [(f"I apologize, attempt {n}.", [("sql", n, Failed("error " + "x" * n))]) for n in range(8)],
         "repeated_text",
-        "run*2 warn*3 refuse stop*2",
+        "run*2 warn run*2 warn run*2",
     ),
     "an answer that begins anew": (
         [("As I was saying, the minutes", [])] * 7,
         "repeated_text",
-        "run*2 warn*3 stop*2",
+        "run*5 stop*2",
     ),
 }
 
@@ -160,7 +149,7 @@ FINE = {
     "an error that changes": one_by_one(*[("make", n, Failed("error " + "x" * n)) for n in range(9)]),
     "short results of many questions": worded("weather", "rain", 20),
     "a long page twice": worded("search", PAGE, 2),
-    "a few wordings": worded("search", "no matches", 5),
+    "nothing found": worded("search", "no matches", 30),
     "the same words beside new work": [("Now the next file.", [(*one,)]) for one in EDITS],
     "short words": [("Done.", [("sql", n, Failed("error " + "x" * n))]) for n in range(9)],
     "no words": [("", [("sql", n, Failed("error " + "x" * n))]) for n in range(9)],
@@ -204,9 +193,10 @@ class TestProgress:
         calls = [*[A, B] * 3, A, EDITS[0], A, B, A, B, A, B]
         assert actions(one_by_one(*calls)) == spelled("run*4 warn*2 refuse run*3 warn warn refuse stop")
 
-    def test_finding_nothing_in_between_is_no_news(self):
-        calls = [call for n in range(5) for call in (A, ("search", n, "nothing found"))]
-        assert "refuse" in actions(one_by_one(*calls))
+    @pytest.mark.parametrize("result", ["nothing found", Failed("locked"), PAGE])
+    def test_a_new_call_in_between_is_news_whatever_it_gives(self, result):
+        calls = [call for n in range(15) for call in (A, ("search", n, result))]
+        assert set(actions(one_by_one(*calls))) <= {"run", "warn"}
 
     def test_a_success_ends_a_row_of_errors(self):
         rows = [
@@ -214,7 +204,7 @@ class TestProgress:
             *one_by_one(("sql", "x", "1 row")),
             *worded("sql", Failed("locked"), 2),
         ]
-        assert actions(rows) == spelled("run*2 warn*2 run*3")
+        assert actions(rows) == spelled("run*2 warn run*4")
 
 
 class TestFairness:
@@ -228,25 +218,34 @@ class TestFairness:
         [
             ("one call in a row", {"refuse": 2}),
             ("two in turn", {"warn": 3, "refuse": 3}),
-            ("one error", {"warn": 3, "refuse": 5}),
-            ("nothing found", {"warn": 6, "refuse": 8}),
-            ("an apology", {"warn": 3, "refuse": 6}),
+            ("one error", {"warn": 3}),
+            ("the same page", {"warn": 3}),
+            ("an apology", {"warn": 3}),
         ],
     )
     def test_the_count_is_what_the_model_has_seen(self, name, counts):
         first = {verdict.action: verdict.count for verdict in reversed(play(LOOPS[name][0]))}
         assert {action: first[action] for action in counts} == counts
 
-    def test_nothing_soft_is_refused_unwarned(self):
+    def test_no_circle_is_refused_unwarned(self):
         for answers, pattern, _ in LOOPS.values():
             said = actions(answers)
-            if pattern != "identical_call":
-                assert "warn" in said[: said.index("stop")]
+            if pattern == "alternating":
+                assert "warn" in said[: said.index("refuse")]
+
+    @pytest.mark.parametrize("result", [Failed("connection refused"), PAGE, "ok", "no such file", ""])
+    @pytest.mark.parametrize("at_once", [1, 3])
+    def test_a_wide_job_is_told_twice_and_never_held_up(self, result, at_once):
+        calls = [("get", f"host-{n}", result) for n in range(30)]
+        answers = [("Now the next ones.", calls[n : n + at_once]) for n in range(0, 30, at_once)]
+        said = actions(answers)
+        assert set(said) <= {"run", "warn"}
+        assert said.count("warn") <= 2 * at_once
 
     def test_words_without_calls_are_no_warning_that_a_call_could_ignore(self):
         words = "As I was saying, the minutes"
         answers = [*[(words, [])] * 6, (words, [("sql", 1, Failed("locked"))]), (words, [A])]
-        assert actions(answers) == spelled("run*2 warn*3 stop warn refuse")
+        assert actions(answers) == spelled("run*5 stop run run")
 
     def test_asking_twice_for_one_call_gives_one_answer(self):
         ledger = DoomLedger()
@@ -287,7 +286,7 @@ class TestSettings:
         expected = spelled(f"run*{threshold - 1} refuse stop")
         assert actions(one_by_one(*[A] * (threshold + 1)), threshold=threshold) == expected
 
-    @pytest.mark.parametrize(("threshold", "warned", "refused"), [(2, 3, 4), (3, 4, 6), (4, 6, 8)])
+    @pytest.mark.parametrize(("threshold", "warned", "refused"), [(2, 4, 6), (3, 4, 6), (4, 6, 8)])
     def test_the_threshold_counts_laps_too(self, threshold, warned, refused):
         said = actions(one_by_one(*[A, B] * 7), threshold=threshold)
         assert (said.index("warn"), said.index("refuse")) == (warned, refused)

@@ -326,6 +326,25 @@ def test_after_a_refusal_something_else_may_be_done():
     assert tool_texts(result.messages)[3:] == ["4", "2", "2"]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_wide_job_whose_calls_all_go_alike_is_told_twice_and_goes_on(fails):
+    @tool
+    def probe(host: str) -> str:
+        """Look at a host."""
+        if fails:
+            raise ConnectionError("connection refused")
+        return "Please log in to see this page. " * 20
+
+    script = [call("probe", host=f"host-{n}") for n in range(30)]
+    with ScriptedLLM([*script, "They are all alike."]) as llm:
+        result = run_agent(llm, [probe], limits=LoopLimits(max_steps=40))
+    assert (result.stop_reason, result.content) == ("completed", "They are all alike.")
+    told = [n for n, text in enumerate(tool_texts(result.messages), 1) if "round in circles" in text]
+    assert told == [3, 6]
+    failed = [event.data["is_error"] for event in of_type(result.events, E.OBSERVATION)]
+    assert failed == [fails] * 30
+
+
 def test_the_doom_loop_detection_can_be_switched_off():
     with ScriptedLLM([*same_call(6), "fine"]) as llm:
         result = run_agent(llm, [add], limits=LoopLimits(doom_loop_threshold=None))

@@ -1,4 +1,4 @@
-"""A workspace, snapshots of it in each store, and ways to look at both."""
+"""A workspace, snapshots of it, and ways to look at both."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop.snapshots import WorkspaceSnapshots
-
-BACKENDS = ["git", "copy"]
 
 
 def tree(root: Path) -> dict[str, tuple]:
@@ -36,14 +34,14 @@ def digest(root: Path) -> str:
 class Lab:
     """A workspace with snapshots; each call is an event loop of its own."""
 
-    def __init__(self, folder: Path, backend: str) -> None:
-        self.root, self.store, self.backend = folder / "work", folder / "store", backend
+    def __init__(self, folder: Path) -> None:
+        self.root, self.store = folder / "work", folder / "store"
         self.root.mkdir(parents=True)
         self.shots = self.fresh()
 
     def fresh(self, **options) -> WorkspaceSnapshots:
         """As another process would see it."""
-        return WorkspaceSnapshots(self.root, store=self.store, backend=self.backend, **options)
+        return WorkspaceSnapshots(self.root, store=self.store, **options)
 
     def step(self, number: int, act, session: str = "s"):
         """A step in which `act` happens."""
@@ -71,14 +69,9 @@ class Lab:
         return (self.root / name).read_text()
 
 
-@pytest.fixture(params=BACKENDS)
-def lab(request, tmp_path) -> Lab:
-    return Lab(tmp_path, request.param)
-
-
 @pytest.fixture
-def gitlab(tmp_path) -> Lab:
-    return Lab(tmp_path, "git")
+def lab(tmp_path) -> Lab:
+    return Lab(tmp_path)
 
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX links and modes")

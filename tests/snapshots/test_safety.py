@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.snapshots.conftest import BACKENDS, Lab, digest, tree
+from tests.snapshots.conftest import Lab, digest, tree
 
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
@@ -55,7 +55,7 @@ def test_files_of_nested_repositories_are_kept_but_not_their_git(lab):
     assert (inner / ".git" / "HEAD").read_text() != head
 
 
-def test_nothing_of_the_workspace_is_run_and_no_line_is_converted(gitlab, tmp_path, monkeypatch):
+def test_nothing_of_the_workspace_is_run_and_no_line_is_converted(lab, tmp_path, monkeypatch):
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n")
     trap.chmod(0o755)
@@ -75,16 +75,16 @@ def test_nothing_of_the_workspace_is_run_and_no_line_is_converted(gitlab, tmp_pa
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    gitlab.write(
+    lab.write(
         ".gitattributes", "* text=auto eol=crlf filter=evil diff=evil ident working-tree-encoding=UTF-16\n"
     )
-    gitlab.write(".git/config", settings)
-    gitlab.write("a", b"one\r\ntwo\n$Id$\n")
-    there = tree(gitlab.root)
-    gitlab.step(1, lambda: gitlab.write("a", b"1\n"))
-    gitlab.undo()
-    asyncio.run(gitlab.shots.prune())
-    assert tree(gitlab.root) == there
+    lab.write(".git/config", settings)
+    lab.write("a", b"one\r\ntwo\n$Id$\n")
+    there = tree(lab.root)
+    lab.step(1, lambda: lab.write("a", b"1\n"))
+    lab.undo()
+    asyncio.run(lab.shots.prune())
+    assert tree(lab.root) == there
     assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "elsewhere").exists()
 
@@ -94,8 +94,8 @@ import asyncio, sys
 from pathlib import Path
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 
-root, store, backend, moment = sys.argv[1:]
-shots = WorkspaceSnapshots(root, store=store, backend=backend)
+root, store, moment = sys.argv[1:]
+shots = WorkspaceSnapshots(root, store=store)
 
 async def run():
     if moment == "after":
@@ -114,7 +114,7 @@ asyncio.run(run())
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_kill_in_the_middle_leaves_nothing_broken(lab, moment):
     lab.write("a", "1")
-    words = [sys.executable, "-c", CHILD, str(lab.root), str(lab.store), lab.backend, moment]
+    words = [sys.executable, "-c", CHILD, str(lab.root), str(lab.store), moment]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
         assert child.stdout.readline() == b"go\n"
         child.send_signal(signal.SIGKILL)
@@ -125,20 +125,20 @@ def test_a_kill_in_the_middle_leaves_nothing_broken(lab, moment):
     asyncio.run(lab.shots.prune())
 
 
-def test_locks_and_lines_that_a_kill_left_are_cleared(gitlab):
-    gitlab.step(1, lambda: gitlab.write("a", "1"))
-    base = gitlab.shots.folder / "git"
+def test_locks_and_lines_that_a_kill_left_are_cleared(lab):
+    lab.step(1, lambda: lab.write("a", "1"))
+    base = lab.shots.folder / "git"
     for name in ("packed-refs.lock", "refs/snapshots/x.lock", "HEAD.lock"):
         (base / "objects.git" / name).touch()
     with (base / "steps.jsonl").open("ab") as file:
         file.write(b'{"type":"before","id":"to')
-    gitlab.write(".pal-undo-1234", "left over")
-    gitlab.shots = gitlab.fresh()
-    gitlab.step(2, lambda: gitlab.write("a", "2"))
-    asyncio.run(gitlab.shots.prune())
-    assert gitlab.undo().steps == (2,)
-    assert gitlab.read("a") == "1"
-    assert not (gitlab.root / ".pal-undo-1234").exists()
+    lab.write(".pal-undo-1234", "left over")
+    lab.shots = lab.fresh()
+    lab.step(2, lambda: lab.write("a", "2"))
+    asyncio.run(lab.shots.prune())
+    assert lab.undo().steps == (2,)
+    assert lab.read("a") == "1"
+    assert not (lab.root / ".pal-undo-1234").exists()
 
 
 def test_a_cancelled_snapshot_leaves_no_process_and_no_lock(lab):
@@ -147,7 +147,7 @@ def test_a_cancelled_snapshot_leaves_no_process_and_no_lock(lab):
 
     async def run():
         task = asyncio.create_task(lab.shots.before("s", 1))
-        lock = lab.shots.folder / lab.backend / "lock"
+        lock = lab.shots.folder / "git" / "lock"
         while not lock.exists() and not task.done():
             await asyncio.sleep(0)
         task.cancel()
@@ -250,14 +250,13 @@ def work(root: Path, what: str, name: str, data: bytes) -> None:
             path.write_bytes(data)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.lists(WORK, min_size=1, max_size=5), min_size=1, max_size=4),
     back=st.integers(1, 4),
 )
-def test_undo_to_any_step_gives_the_same_tree_again(tmp_path_factory, backend, steps, back):
-    lab = Lab(tmp_path_factory.mktemp("round"), backend)
+def test_undo_to_any_step_gives_the_same_tree_again(tmp_path_factory, steps, back):
+    lab = Lab(tmp_path_factory.mktemp("round"))
     (lab.root / "kept").touch()
     before = []
     for number, works in enumerate(steps, 1):

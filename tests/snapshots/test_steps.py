@@ -320,14 +320,11 @@ def test_what_cannot_work_is_refused(tmp_path):
         WorkspaceSnapshots(tmp_path / "missing")
     with pytest.raises(ConfigError, match="max_files"):
         WorkspaceSnapshots(tmp_path, store=tmp_path, max_files=0)
-    with pytest.raises(ConfigError, match="backend="):
-        WorkspaceSnapshots(tmp_path, store=tmp_path, backend="svn")
     with pytest.raises(SnapshotError, match="Step 7"):
         asyncio.run(WorkspaceSnapshots(tmp_path, store=tmp_path / "s").diff("s", 7))
 
 
-def test_without_git_files_are_copied(tmp_path, monkeypatch):
+def test_without_git_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert WorkspaceSnapshots(tmp_path, store=tmp_path / "s").backend == "copy"
-    with pytest.raises(ConfigError, match="needs git"):
-        WorkspaceSnapshots(tmp_path, store=tmp_path / "s", backend="git")
+    with pytest.raises(ConfigError, match="Snapshots need git"):
+        WorkspaceSnapshots(tmp_path, store=tmp_path / "s")

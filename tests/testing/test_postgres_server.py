@@ -8,12 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.postgres_server import PostgresServer
 
-from pure_agent_loop.testing import PostgresServer, ScriptError
+from pure_agent_loop.testing import ScriptError
 
 KILLED = """
 import os, signal
-from pure_agent_loop.testing import PostgresServer
+from tests.postgres_server import PostgresServer
 print(PostgresServer().__enter__().folder, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -29,7 +30,8 @@ def test_what_was_written_is_there_after_a_crash(postgres):
 
 
 def test_it_ends_with_a_process_that_was_killed():
-    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
+    command, root = [sys.executable, "-c", KILLED], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     folder = Path(done.stdout.strip())
     assert done.returncode == -9
     assert folder.name.startswith("pal-pg-")

@@ -2,12 +2,13 @@
 
 1.  A window of the newest calls is kept, as digests, so the ledger and its cost stay the same however long
     the run is and however large its results are.
-2.  A result is *news* if it was not in the window before: an unseen result of that call, or an unseen
-    error of that tool. Finding nothing is no news, nor is the same long page for other arguments. Two equal
-    calls with news between are no loop: running the same tests after each edit is work.
-3.  The same call several times in a row needs no further evidence: it is refused, whatever it answers.
-4.  Everything else is warned about with a result, at least once, before it is refused. And a run is stopped
-    only after an answer that could read a refusal. Calls of one answer are one repetition, except in 3.
+2.  Only identical calls are ever refused: the same one several times in a row, whatever it answers, or
+    again and again in turn with others while nothing is new. A call or a result that is not in the window is
+    new. So a wide job, however often it fails alike, is not held up.
+3.  A circle is warned about with a result before a call is refused, and a run is stopped only after an
+    answer that could read a refusal. Calls of one answer are one repetition, except in a row.
+4.  What may be flailing or may be work (the same error, page or words for other calls) is told to the
+    model, twice, and has no other effect.
 5.  A call of a polling tool is never judged, and always news: time has passed.
 """
 
@@ -15,36 +16,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from itertools import islice
+from itertools import takewhile
 from typing import Any, Literal
 
 from pure_agent_loop.llm.values import ToolCall
 
 WINDOW = 24
+LAPS = 3  # a circle is not seen sooner, however low the threshold is
 LONG = 200  # characters from which an equal result is no coincidence, as "ok" is
 MASKED = 2000  # characters of an error that are looked at
-MASKS = 50  # arguments that are looked for in it
 SHORT_TEXT = 12  # "Done." beside a call says nothing
 
 DoomAction = Literal["run", "warn", "refuse", "stop"]
 DoomPattern = Literal[
     "", "identical_call", "alternating", "identical_result", "repeated_error", "repeated_text"
 ]
-Kind = Literal["open", "plain", "long", "empty", "error", "refused", "polled"]
+Kind = Literal["open", "done", "error", "refused"]
 
-_NOTHING_FOUND = re.compile(
-    r"""\W*(?:
-        (?:no|0|zero)\s(?:\w+\s){0,2}?(?:results?|match(?:es)?|hits?|rows?|entries|items|files|records|documents)\b
-      | (?:nothing|none|not)\s(?:was\s|were\s)?found\b
-      | (?:没有|未)(?:找到|发现|查到|搜索到) | 无(?:结果|匹配|数据) | 找不到
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_EMPTY_JSON = re.compile(r'\s*(?:\[\s*\]|\{\s*(?:"\w+"\s*:\s*\[\s*\][^\[{]*)?\})\s*')
-_MISSING = re.compile(r"not found|no such|does not exist|doesn't exist|不存在|找不到|未找到", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 
@@ -86,7 +77,7 @@ class Made:
     shape: str = ""
     """Digest of what makes results of different arguments the same; empty where nothing does."""
     news: bool = False
-    """Whether it told something new."""
+    """Whether the call, or its result, was not in the window before."""
     action: DoomAction = "run"
     """What was said about it."""
     pattern: DoomPattern = ""
@@ -94,14 +85,10 @@ class Made:
     count: int = 0
     """How often."""
 
-    def say(self, verdict: DoomVerdict) -> DoomVerdict:
+    def keep(self, verdict: DoomVerdict) -> DoomVerdict:
         """Keep a verdict: later ones depend on it."""
         self.action, self.pattern, self.count = verdict.action, verdict.pattern, verdict.count
         return verdict
-
-    def said(self) -> DoomVerdict:
-        """The verdict that was kept."""
-        return DoomVerdict(self.action, self.pattern, self.count)
 
 
 @dataclass(slots=True)
@@ -137,13 +124,6 @@ class DoomLedger:
         plain = {name: data[name] for name in _PLAIN if name in data}
         return cls(**plain, window=[Made(*row) for row in data.get("window", ())])
 
-    def since_news(self) -> Iterator[Made]:
-        """The newest calls, the newest first, up to the last that told something new."""
-        for made in reversed(self.window):
-            yield made
-            if made.news:
-                return
-
     def find(self, call: ToolCall) -> Made | None:
         """The entry of a call of the newest answer, or None if there is none, or none any more."""
         wanted = (self.turn, _digest(call.id))
@@ -152,9 +132,6 @@ class DoomLedger:
 
 _PLAIN = ("last", "count", "turn", "text", "texts")
 _MADE = tuple(each.name for each in fields(Made))
-
-
-# -- the three moments ------------------------------------------------------------------------------------
 
 
 def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVerdict:
@@ -166,8 +143,8 @@ def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVer
         threshold: As for `judge`.
 
     Returns:
-        ``run``; ``warn`` or ``stop`` when the same text came again and again and nothing new with it. Of
-        interest only where the answer has no calls: with calls, `judge` and `note_result` say it.
+        ``run``, or ``stop`` when the same text came again and again and nothing new with it: of interest
+        only where the answer has no calls. With calls, `note_result` says it.
     """
     if threshold is None:
         return RUN
@@ -178,10 +155,9 @@ def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVer
     key = _digest(words)
     ledger.texts = ledger.texts + 1 if key == ledger.text else 1
     ledger.text = key
-    if ledger.texts < max(2, threshold):
+    if ledger.texts < 2 * max(2, threshold):
         return RUN
-    action: DoomAction = "stop" if ledger.texts >= 2 * max(2, threshold) else "warn"
-    return DoomVerdict(action, "repeated_text", ledger.texts)
+    return DoomVerdict("stop", "repeated_text", ledger.texts)
 
 
 def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: bool = False) -> DoomVerdict:
@@ -201,15 +177,16 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
         return RUN
     known = ledger.find(call)
     if known is not None:  # a run that was resumed between an answer and its results asks twice
-        return known.said() if known.kind == "refused" else RUN
-    made = Made(_digest(call.id), ledger.turn, _digest(call.name), _call_key(call))
+        return DoomVerdict(known.action, known.pattern, known.count) if known.kind == "refused" else RUN
+    key = _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
+    made = Made(_digest(call.id), ledger.turn, _digest(call.name), key)
     ledger.count = ledger.count + 1 if made.call == ledger.last else 1
     ledger.last = made.call
     if polls:
-        made.kind, made.news, ledger.texts = "polled", True, 0
+        made.kind, made.news, ledger.texts = "done", True, 0
         verdict = RUN
     else:
-        verdict = made.say(_row(ledger, made, threshold) or _soft(ledger, made, max(2, threshold)) or RUN)
+        verdict = made.keep(_in_a_row(ledger, made, threshold) or _in_turn(ledger, made, threshold))
         made.kind = "open" if verdict.action == "run" else "refused"
     ledger.window.append(made)
     del ledger.window[:-WINDOW]
@@ -234,168 +211,89 @@ def note_result(
     made = ledger.find(call)
     if threshold is None or made is None or made.kind != "open":
         return RUN
-    made.outcome = _digest(f"{is_error} {text}")
-    made.kind = _kind_of(text, is_error, said_before=_was_seen(ledger, made))
-    made.shape = _shape_of(made, call, text, is_error)
-    made.news = _is_news(ledger, made)
-    if made.news and made.kind != "error":
+    outcome = _digest(f"{is_error} {text}")
+    made.news = all((before.call, before.outcome) != (made.call, outcome) for before in ledger.window)
+    made.outcome, made.kind = outcome, "error" if is_error else "done"
+    made.shape = _shape_of(made, call, text)
+    verdict = made.keep(_warning(ledger, made, max(2, threshold)))
+    if made.news and not is_error:
         ledger.texts = 0
-        return RUN
-    return made.say(_warning(ledger, made, max(2, threshold)) or RUN)
+    return verdict
 
 
-# -- the rules --------------------------------------------------------------------------------------------
-
-
-def _row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
+def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
     """The same call, nothing between."""
     if ledger.count < threshold:
         return None
-    told = False
-    for before in reversed(ledger.window):
-        if before.call != made.call:
-            break
-        told = told or (before.kind == "refused" and before.turn < made.turn)
+    row = takewhile(lambda before: before.call == made.call, reversed(ledger.window))
+    told = any(before.kind == "refused" and before.turn < made.turn for before in row)
     return DoomVerdict("stop" if told else "refuse", "identical_call", ledger.count - 1)
 
 
-def _soft(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
-    """A repetition that was warned about and goes on."""
-    pattern, count = _going_on(ledger, made, threshold)
-    earlier = [before.action for before in ledger.since_news() if before.turn < made.turn]
-    refused = "refuse" in earlier or "stop" in earlier
-    if not pattern or not (refused or "warn" in earlier):
-        return None
-    return DoomVerdict("stop" if refused else "refuse", pattern, count)
+def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
+    """The same call among others that were all made before, after a warning."""
+    laps = _laps(ledger, made)
+    since_news = takewhile(lambda before: not before.news, reversed(ledger.window))
+    told = {before.action for before in since_news if before.turn < made.turn}
+    refused = bool(told & {"refuse", "stop"})
+    if laps < max(LAPS, threshold) or not (refused or "warn" in told):
+        return RUN
+    return DoomVerdict("stop" if refused else "refuse", "alternating", laps)
 
 
-def _going_on(ledger: DoomLedger, made: Made, threshold: int) -> tuple[DoomPattern, int]:
-    laps, idle = _circle(ledger, made)
-    if laps > threshold and idle >= threshold - 1:
-        return "alternating", laps - 1
-    newest = _newest_of(ledger, made.tool)
-    if newest is not None and newest.kind in _FLAILING:
-        pattern, _, most = _FLAILING[newest.kind]
-        times = _times(ledger, newest.shape)
-        if times + 1 >= most * threshold:
-            return pattern, times
-    if ledger.texts >= 2 * threshold:
-        return "repeated_text", ledger.texts
-    return "", 0
+def _laps(ledger: DoomLedger, made: Made) -> int:
+    """In how many answers since the last news this call was made and had the same result, this one included.
 
-
-def _warning(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
-    laps, idle = _circle(ledger, made)
-    if laps >= threshold and idle >= max(1, threshold - 2):
-        return DoomVerdict("warn", "alternating", laps)
-    if made.kind in _FLAILING:
-        pattern, least, _ = _FLAILING[made.kind]
-        times = _times(ledger, made.shape)
-        if times >= least * threshold:
-            return DoomVerdict("warn", pattern, times)
-    if ledger.texts >= threshold:
-        return DoomVerdict("warn", "repeated_text", ledger.texts)
-    return None
-
-
-# Results that are the same though the arguments differ: the pattern, and from how many thresholds on it is
-# warned about and refused. Finding nothing several times is ordinary work, so it takes longer.
-_FLAILING: dict[Kind, tuple[DoomPattern, int, int]] = {
-    "error": ("repeated_error", 1, 2),
-    "long": ("identical_result", 1, 2),
-    "empty": ("identical_result", 2, 3),
-}
-
-
-def _circle(ledger: DoomLedger, made: Made) -> tuple[int, int]:
-    """How often the agent came back to a call and had the same result as last time, this time included, and
-    how many of the newest of these rounds brought no news. In a row, and in one answer, it counts once.
+    In a row it counts once.
     """
-    turns, idle, unbroken, quiet, away = {made.turn}, 0, True, True, False
-    outcome = made.outcome
+    turns, outcome, away = {made.turn}, made.outcome, False
     for before in reversed(ledger.window):
-        if before.call != made.call:
-            quiet, away = quiet and not before.news, True
-        if before is made or before.call != made.call or not before.outcome:
+        if before is made:
             continue
-        outcome = outcome or before.outcome
-        if before.outcome != outcome:
+        if before.news or (before.call == made.call and before.outcome != (outcome or before.outcome)):
             break
-        if away and before.turn not in turns:
-            unbroken = unbroken and quiet
-            idle += unbroken
-            turns.add(before.turn)
-        quiet, away = True, False
-    return len(turns), idle
+        if before.call != made.call:
+            away = True
+        elif before.outcome:
+            outcome = before.outcome
+            turns |= {before.turn} if away else set()
+            away = False
+    return len(turns)
+
+
+def _warning(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
+    laps = 0 if made.news else _laps(ledger, made) + 1
+    if laps >= max(LAPS, threshold):
+        return DoomVerdict("warn", "alternating", laps)
+    often = (threshold, 2 * threshold)  # told twice: what goes on then may well be work
+    if made.shape and (times := _times(ledger, made.shape)) in often:
+        return DoomVerdict("warn", "repeated_error" if made.kind == "error" else "identical_result", times)
+    if ledger.texts in often and (made.kind == "error" or not made.news):
+        return DoomVerdict("warn", "repeated_text", ledger.texts)
+    return RUN
 
 
 def _times(ledger: DoomLedger, shape: str) -> int:
-    """In how many answers results of this shape came, with no other news between."""
+    """In how many answers results of this shape came, with no other news between but errors."""
     turns: set[int] = set()
     for made in reversed(ledger.window):
         if made.shape == shape:
             turns.add(made.turn)
-        elif made.news:
+        elif made.news and made.kind != "error":
             break
     return len(turns)
 
 
-def _newest_of(ledger: DoomLedger, tool: str) -> Made | None:
-    return next((made for made in reversed(ledger.window) if made.tool == tool and made.outcome), None)
-
-
-# -- what a result is -------------------------------------------------------------------------------------
-
-
-def _was_seen(ledger: DoomLedger, made: Made) -> bool:
-    known = {(before.tool, before.outcome) for before in ledger.window if before is not made}
-    return (made.tool, made.outcome) in known
-
-
-def _kind_of(text: str, is_error: bool, *, said_before: bool) -> Kind:
-    if is_error:  # that each of several things is missing is an answer; the same complaint again is not
-        return "empty" if not said_before and _MISSING.search(text[:MASKED]) else "error"
-    if len(text) >= LONG:
-        return "long"
-    return "empty" if _NOTHING_FOUND.match(text) or _EMPTY_JSON.fullmatch(text) else "plain"
-
-
-def _shape_of(made: Made, call: ToolCall, text: str, is_error: bool) -> str:
+def _shape_of(made: Made, call: ToolCall, text: str) -> str:
     """Errors are the same if they differ only in numbers and in what was asked for."""
-    if made.kind == "plain":
-        return ""
-    if made.kind == "long":
-        return _digest(f"{made.tool} {made.outcome}")
-    if made.kind == "empty" and not is_error:
-        return _digest(f"{made.tool} nothing")
+    if made.kind != "error":
+        return _digest(f"{made.tool} {made.outcome}") if len(text) >= LONG else ""
     text = text[:MASKED]
-    for value in sorted(islice(_strings(call.arguments), MASKS), key=len, reverse=True):
+    strings = (value for value in call.arguments.values() if isinstance(value, str))
+    for value in sorted((each for each in strings if 2 <= len(each) <= LONG), key=len, reverse=True):
         text = text.replace(value, "?")
     return _digest(f"{made.tool} {_DIGITS.sub('#', text)}")
 
 
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if 2 <= len(value) <= LONG:
-            yield value
-    elif isinstance(value, (dict, list)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _strings(each)
-
-
-def _is_news(ledger: DoomLedger, made: Made) -> bool:
-    earlier = [before for before in ledger.window if before is not made]
-    if made.shape:
-        return made.kind != "empty" and all(before.shape != made.shape for before in earlier)
-    return all((before.call, before.outcome) != (made.call, made.outcome) for before in earlier)
-
-
-def _call_key(call: ToolCall) -> str:
-    return _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
-
-
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-# -- until tool_round.py uses the above ----------------------------------------------------------------------

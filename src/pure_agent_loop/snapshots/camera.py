@@ -127,7 +127,7 @@ class Camera:
                     if found.entry.content not in stored:
                         if writer is None:
                             writer = await stack.enter_async_context(self._store.writing())
-                        await writer.blob(found.entry.content, found.data)
+                        await writer.blob(found.data)
                         stored.add(found.entry.content)
                 look.manifest[found.path] = found.entry
             manifest = look.manifest

@@ -40,29 +40,10 @@ class Entry:
 Manifest = dict[str, Entry]  # by the path below the workspace, with slashes, as os.fsdecode gives it
 
 
-def manifest_to_json(manifest: Mapping[str, Entry]) -> bytes:
-    """The one form in which a manifest is written."""
-    rows = [[path, entry.kind, entry.mode, entry.content] for path, entry in sorted(manifest.items())]
-    return json.dumps(rows, separators=(",", ":")).encode("ascii")
-
-
-def manifest_from_json(data: bytes) -> Manifest:
-    """Read what `manifest_to_json` wrote.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    try:
-        return {
-            str(path): Entry(kind, int(mode), str(content)) for path, kind, mode, content in json.loads(data)
-        }
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-
-
 def manifest_name(manifest: Mapping[str, Entry]) -> str:
     """The id of a snapshot: the same for the same workspace."""
-    return hashlib.sha256(manifest_to_json(manifest)).hexdigest()
+    rows = [[path, entry.kind, entry.mode, entry.content] for path, entry in sorted(manifest.items())]
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
 def shown_path(path: str) -> str:

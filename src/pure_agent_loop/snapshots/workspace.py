@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -12,11 +13,10 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.observers import FileChange, StepChanges
 from pure_agent_loop.snapshots.camera import Camera, Picture
 from pure_agent_loop.snapshots.journal import History, Journal, Record, Step, new_id
-from pure_agent_loop.snapshots.place import Backend, open_store, place
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, unkept
 from pure_agent_loop.snapshots.restore import Plan, Restorer, make_plan
 from pure_agent_loop.snapshots.scan import Scanner
-from pure_agent_loop.snapshots.store import in_thread, locked
+from pure_agent_loop.snapshots.store import Store, in_thread, locked
 from pure_agent_loop.snapshots.values import (
     Manifest,
     ObjectsMissingError,
@@ -25,7 +25,7 @@ from pure_agent_loop.snapshots.values import (
     UndoReport,
     shown_path,
 )
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.paths import data_folder, private_folder
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000
@@ -45,8 +45,6 @@ class WorkspaceSnapshots:
     Args:
         root: The workspace, an existing folder.
         store: Where everything is kept; a folder of its own in the data folder if None.
-        backend: ``git`` keeps contents in a repository of its own, ``copy`` in plain files; ``auto`` takes
-            git if there is one.
         max_file_bytes: Larger files are watched, but their contents not kept.
         max_files: In a workspace with more files no snapshots are taken.
         exclude: Patterns to leave out, as in a ``.gitignore`` at the root.
@@ -54,7 +52,7 @@ class WorkspaceSnapshots:
         keep_steps: Of more steps, the oldest are forgotten.
 
     Raises:
-        ConfigError: The workspace is no folder, there is no git, or a number cannot be one.
+        ConfigError: The workspace is no folder, this machine has no git, or a number cannot be one.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class WorkspaceSnapshots:
         root: str | os.PathLike[str] = ".",
         *,
         store: str | os.PathLike[str] | None = None,
-        backend: Backend = "auto",
         max_file_bytes: int = MAX_FILE_BYTES,
         max_files: int = MAX_FILES,
         exclude: Sequence[str] = (),
@@ -81,9 +78,9 @@ class WorkspaceSnapshots:
             if not number > 0:
                 raise ConfigError(f"{name}={number!r} must be greater than 0.")
         self.root = given.resolve()
-        self.folder = place(self.root, store)
-        self._store, self.backend = open_store(self.folder, backend)
-        base = self.folder / self.backend
+        self.folder = _folder_of(self.root, store)
+        base = self.folder / "git"
+        self._store = Store(base)
         apart = (data_folder(), self.folder.resolve())
         scanner = Scanner(
             self.root, max_file_bytes=max_file_bytes, max_files=max_files, exclude=exclude, apart=apart
@@ -100,7 +97,7 @@ class WorkspaceSnapshots:
         self._told: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
-        return f"WorkspaceSnapshots({str(self.root)!r}, backend={self.backend!r})"
+        return f"WorkspaceSnapshots({str(self.root)!r})"
 
     # -- what the loop calls -------------------------------------------------------------------------
 
@@ -386,6 +383,12 @@ class WorkspaceSnapshots:
             (*plan.conflicts, *restorer.conflicts),
         )
         return report, await self._camera.take()
+
+
+def _folder_of(root: Path, store: str | os.PathLike[str] | None) -> Path:
+    """Where the snapshots of a workspace are kept; made if missing."""
+    base = private_folder(data_folder() / "snapshots") if store is None else Path(store).expanduser()
+    return private_folder(base.resolve() / hashlib.sha256(os.fsencode(root)).hexdigest()[:24])
 
 
 def _chosen(steps: Sequence[Step], to_step: int | None, run: int | None) -> Sequence[Step]:

@@ -30,7 +30,6 @@ from pure_agent_loop.testing.faults import (
 from pure_agent_loop.testing.gate import Gate, Signal
 from pure_agent_loop.testing.history import check_history, check_request
 from pure_agent_loop.testing.llm import LLMRequest, ScriptedLLM
-from pure_agent_loop.testing.postgres import PostgresServer
 from pure_agent_loop.testing.replays import assert_replays
 from pure_agent_loop.testing.script import answer, call, deltas, raw_call
 from pure_agent_loop.testing.server import ScriptedServer
@@ -49,7 +48,6 @@ __all__ = [
     "Gate",
     "HangUp",
     "LLMRequest",
-    "PostgresServer",
     "Raw",
     "Reset",
     "ScriptError",

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.testing.errors import ScriptError
+from pure_agent_loop.testing import ScriptError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,7 +90,7 @@ class PostgresServer:
         try:
             if self._as:
                 os.chown(self.folder, self._as["user"], self._as["group"])
-            self._guard = subprocess.Popen(  # noqa: S603 - our own script
+            self._guard = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "guard", str(self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -146,7 +146,7 @@ class PostgresServer:
         data = ["-D", str(self.folder / "data")] if at_data else []
         # Not into a pipe: the server inherits it, and reading it would wait for the server's end.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(  # noqa: S603 - the programs found above
+            done = subprocess.run(
                 [str(self._programs / program), *words, *data],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
