@@ -22,7 +22,7 @@ LAYERS = [
         support _version errors support.text support.terminal prompts support.clock cancel events
         inbox kernel.journal support.threads support.paths parts hooks tool_context images
         support.locking media support.shared_file task_states llm llm.values support.redaction
-        support.secret_shapes
+        support.secret_shapes support.language kernel.words
         """,
     ),
     (
@@ -37,7 +37,7 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.messages llm.tokens tool schema.build
-        schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
+        schema.signature schema.docstrings schema.tidy schema.problems schema.words llm.adapt llm.lessons
         llm.accounting kernel.long_results kernel.observers
         """,
     ),

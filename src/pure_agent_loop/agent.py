@@ -182,7 +182,9 @@ class Agent:
         )
         model = DEFAULT_MODEL if model is None else checked_name(model)
         self.tools = all_tools(tools, subagents)
-        self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
+        self.tools.to_openai_schema(
+            prompts or prompts_for(language)
+        )  # a tool that cannot be described is refused here, not in the first run
         self.system_prompt = system_prompt
         self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}

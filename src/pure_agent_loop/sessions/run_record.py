@@ -33,7 +33,7 @@ def describe(kit: Kit) -> dict[str, Any]:
     return {
         "model": str(getattr(kit.client, "model", "")),
         "takes_meta": bool(getattr(kit.client, "takes_meta", False)),
-        "tools": kit.tools.to_openai_schema(),
+        "tools": kit.tools.to_openai_schema(kit.prompts),
         "tool_flags": {each.name: _flags(each) for each in kit.tools},
         "tool_timeout": kit.tool_timeout,
         "options": {name: value for name, value in kit.options.items() if name not in _SECRET},

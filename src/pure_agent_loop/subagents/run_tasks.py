@@ -46,9 +46,13 @@ class Staff(Protocol):
     max_depth: int
     wait: bool
     language: str | None
-    words: SubagentWords
     memory_ids: TaskStore
     tools_for: Callable[[str], Iterable[Tool]]
+
+    @property
+    def words(self) -> SubagentWords:
+        """What is said to models."""
+        ...
 
     def tools(self) -> list[Tool]:
         """The tools that give tasks."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import default_language
+from pure_agent_loop.support.language import in_language
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +177,9 @@ def words_for(language: str | None = None) -> SubagentWords:
     """The texts of a language.
 
     Args:
-        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+        language: ``"en"``, ``"zh"``, or None for that of the run, else of the environment.
 
     Raises:
         ConfigError: There are no texts in that language.
     """
-    try:
-        return _BY_LANGUAGE[language or default_language()]
-    except KeyError:
-        known = ", ".join(_BY_LANGUAGE)
-        raise ConfigError(f"language={language!r} is not known. Use one of: {known}.") from None
+    return in_language(_BY_LANGUAGE, language)
