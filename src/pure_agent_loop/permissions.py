@@ -346,7 +346,7 @@ def to_arguments(value: object) -> dict[str, Any]:
         ConfigError: They are no object.
     """
     if not isinstance(value, Mapping):
-        raise ConfigError(f"Arguments must be a dict; they are {value!r:.80}.")
+        raise ConfigError(say("no_arguments", value=f"{value!r:.80}"))
     plain: dict[str, Any] = to_jsonable(value)
     return plain
 

@@ -15,7 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences, current_voice, in_language
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
-_SENTENCES = ("kernel.words", "schema.words", "toolbox.words")
+_SENTENCES = ("kernel.words", "schema.words", "toolbox.words", "subagents.words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,12 @@ class ToolWords:
 class Prompts:
     """The texts of one language. Names in braces are filled in.
 
-    `sentences` replaces what tools and the checks of arguments and permissions say, by the names in the
-    modules ``kernel.words``, ``schema.words`` and ``toolbox.words``; `tools` replaces what the model is told
-    about a tool, by the tool's name.
+    `sentences` replaces what tools and the checks of arguments and permissions say, by the names in
+    ``kernel.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
+    model is told about a tool, by the tool's name.
     """
 
+    system_prompt: str
     step_limit: str
     timeout: str
     final_answer: str
@@ -114,6 +115,7 @@ class Prompts:
 
 
 ENGLISH = Prompts(
+    system_prompt="You are a helpful assistant.",
     step_limit="[Notice] You have taken {steps} steps. Check whether you are getting closer to the goal; "
     "if not, change your approach or give your best answer now.",
     timeout="[Notice] You have been working for {seconds} seconds. Finish soon, or give your best answer "
@@ -231,6 +233,7 @@ to get its result as an Observation; or, once you know the answer or no tool hel
 
 CHINESE = Prompts(
     language="zh",
+    system_prompt="你是一个乐于助人的助手。",
     step_limit="【提示】你已经执行了 {steps} 步。请检查是否正在接近目标；如果没有，请换一种方法，"
     "或现在给出你最好的答案。",
     timeout="【提示】你已经工作了 {seconds} 秒。请尽快完成，或现在给出你最好的答案。",

@@ -52,7 +52,7 @@ def _checked(wanted: object) -> BeforeTool:
     if wanted is None:
         return BeforeTool()
     if not isinstance(wanted, BeforeTool):
-        raise ConfigError(f"it must return a BeforeTool or None; it returned {wanted!r:.80}.")
+        raise ConfigError(say("no_before_tool", value=f"{wanted!r:.80}"))
     return wanted
 
 

@@ -16,6 +16,18 @@ say = Sentences(
         "mode_asks": ("the mode 'ask'", "'ask' 模式"),
         "question_failed": ("The question failed: {error}", "询问失败：{error}"),
         "hook_failed": ("A hook failed: {error}", "钩子失败：{error}"),
+        "no_before_tool": (
+            "it must return a BeforeTool or None; it returned {value}.",
+            "它必须返回 BeforeTool 或 None；返回的是 {value}。",
+        ),
+        "no_arguments": (
+            "Arguments must be a dict; they are {value}.",
+            "参数必须是 dict；得到的是 {value}。",
+        ),
+        # -- summaries -------------------------------------------------------------------------------
+        "call_of": ("call of {tool}", "{tool} 的调用"),
+        "result_of": ("result of {tool}", "{tool} 的结果"),
+        "result_of_unknown": ("result of a call", "一次调用的结果"),
         # -- arguments that cannot be read -----------------------------------------------------------
         "too_deep": ("are nested too deeply", "嵌套过深"),
         "no_json": ("are not valid JSON ({error})", "不是有效的 JSON（{error}）"),

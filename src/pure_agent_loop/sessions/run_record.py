@@ -105,7 +105,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         client=NoClient(str(run["model"]), takes_meta=run["takes_meta"]),
         tools=ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]),
         limits=LoopLimits(**limits),
-        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**words),
+        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**{"system_prompt": "", **words}),
         options=run["options"],
         permissions=PermissionPolicy(run["permissions"]["mode"], PermissionRules(**rules)),
         can_use_tool=never if functions["can_use_tool"] else None,

@@ -117,6 +117,14 @@ say = Sentences(
             "\n[background processes left by the command were ended: {count}]",
             "\n【命令留下的后台进程已被结束：{count} 个】",
         ),
+        "bytes_left_out": ("\n[... {count:,} bytes left out ...]\n", "\n【…… 省略了 {count:,} 字节 ……】\n"),
+        "unprotected_link": (
+            (
+                "{path!r} is a symbolic link and cannot be protected from commands, so none is run. "
+                "A person must replace it by what it points to."
+            ),
+            "{path!r} 是符号链接，无法防止命令改动它，因此不运行命令。须由人把它换成它所指向的内容。",
+        ),
         "output_cut": (
             "\n[the middle of the output was left out; write it to a file and read parts of it]",
             "\n【输出的中间部分已省略；请把输出写入文件并分段阅读】",
