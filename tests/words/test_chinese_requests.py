@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.toolbox.web import WebServer, moved, page
 
 from pure_agent_loop import (
     Agent,
@@ -42,7 +43,6 @@ from pure_agent_loop.toolbox import (
     calculator,
     workspace_tools,
 )
-from tests.toolbox.web import WebServer, moved, page
 
 MODES = ["native", "json", "text"]
 ENGLISH = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}(?:[ \t\n]+[A-Za-z]{1,}){1,}[ \t\n]+[A-Za-z]{2,}")

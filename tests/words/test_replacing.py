@@ -39,17 +39,16 @@ def all_tools(folder: Path) -> list[Tool]:
 
 
 def texts_in_the_source() -> set[str]:
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py"))
-    nodes = (node for tree in trees for node in ast.walk(tree) if not isinstance(node, ast.Dict))
-    inside = (each for node in nodes for each in ast.iter_child_nodes(node))
-    return {each.value for each in inside if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    paths = (path for path in SOURCE.rglob("*.py") if path.name != "words.py")
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return {each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)}
 
 
 def names_said() -> set[str]:
-    """The names with which a function called `say`, or beginning so, is called."""
+    """The names of sentences in the modules that say them."""
     found = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for text in (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(text if "words import" in text else "")):
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
             if name.startswith("say") and isinstance(node.args[0], ast.Constant):
                 found.add(node.args[0].value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.language import in_language
 from pure_agent_loop.support.shared_file import MEMORY_FILE, change_file, with_section
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -135,7 +137,9 @@ class MemoryStore:
         try:
             change_file(self.file, change)
         except OSError as error:
-            raise MemoryStoreError(self._words.not_written.format(file=MEMORY_FILE)) from error
+            about = {"en": error.strerror or str(error), "zh": errno.errorcode.get(error.errno or 0, "?")}
+            words = self._words.not_written.format(file=MEMORY_FILE, error=in_language(about))
+            raise MemoryStoreError(words) from error
         return written
 
     def entries(self) -> list[MemoryEntry]:

@@ -193,8 +193,10 @@ say = Sentences(
                 "The workspace is too large to be copied (more than {files} files or {megabytes} MB). "
                 "Use workspace='worktree' or 'read-only'."
             ),
-            "工作区太大，无法复制（超过 {files} 个文件或 {megabytes} MB）。"
-            "请用 workspace='worktree' 或 'read-only'。",
+            (
+                "工作区太大，无法复制（超过 {files} 个文件或 {megabytes} MB）。"
+                "请用 workspace='worktree' 或 'read-only'。"
+            ),
         ),
         "needs_git": (
             "workspace='worktree' needs git. Install it, or use workspace='scratch'.",
