@@ -25,6 +25,7 @@ LAYERS = [
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
         support.secret_shapes support.numbers
+        support.language kernel.words
         """,
     ),
     (
@@ -41,6 +42,7 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.messages llm.tokens tool schema.build
         schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
         kernel.long_results kernel.observers
+        schema.words
         """,
     ),
     (

@@ -25,7 +25,7 @@ from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
-from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.checks import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "AgentResult"]
 
-DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
 TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
 
 
@@ -177,7 +177,9 @@ class Agent:
             name=(name, str),
         )
         self.tools = all_tools(tools, subagents)
-        self.tools.to_openai_schema()  # a tool that cannot be described is refused here, not in the first run
+        words = prompts or prompts_for(language)
+        self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
+        system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
         self.system_prompt = checked_text("system_prompt", system_prompt)
         self._sessions = sessions
         options = {"temperature": temperature, **llm_kwargs}
@@ -189,7 +191,6 @@ class Agent:
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
-        words = prompts or prompts_for(language)
         self._kit = Kit(
             client=ToolModeClient(llm, tool_mode, words),
             tools=self.tools,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.kernel.words import say
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any]"
 Content: TypeAlias = "str | list[dict[str, Any]]"
@@ -142,21 +143,17 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
     """
     shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
     if len(data) > MAX_BYTES:
-        raise ImageError(
-            f"{shown}: the image has {len(data):,} bytes; at most {MAX_BYTES:,}. Make it smaller."
-        )
+        raise ImageError(say("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
     reader = next((read for begins, read in _READERS if begins(data)), None)
     if reader is None:
-        raise ImageError(f"{shown} is no PNG, JPEG, GIF or WebP image. Convert it to one of these.")
+        raise ImageError(say("no_image", name=shown))
     try:
         found = ImageInfo(*reader(data))
     except (struct.error, IndexError, ValueError):
-        raise ImageError(f"{shown}: the image is damaged or cut off. Get a whole copy of it.") from None
+        raise ImageError(say("image_damaged", name=shown)) from None
     if not (0 < found.width <= MAX_SIDE and 0 < found.height <= MAX_SIDE):
-        raise ImageError(
-            f"{shown}: the image is {found.width} x {found.height}; "
-            f"each side may be 1 to {MAX_SIDE} pixels. Resize it."
-        )
+        size = {"width": found.width, "height": found.height}
+        raise ImageError(say("image_sides", name=shown, limit=MAX_SIDE, **size))
     return found
 
 

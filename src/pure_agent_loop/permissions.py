@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.support.text import to_jsonable
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -262,19 +263,19 @@ class PermissionPolicy:
         """
         denied = self.rules.find("deny", tool, args)
         if denied is not None:
-            return Permission("deny", f"The rule {denied.text!r} forbids it.")
+            return Permission("deny", say("rule_forbids", rule=denied.text))
         if own is not None and own.behavior == "deny":
             return own
         if self.mode == "plan" and not read_only:
-            return Permission("deny", "In plan mode only tools that change nothing may be used.")
+            return Permission("deny", say("plan_mode"))
         asked = self.rules.find("ask", tool, args)
         if asked is not None and self.mode != "bypass":
-            return Permission("ask", f"the rule {asked.text!r}")
+            return Permission("ask", say("rule_asks", rule=asked.text))
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
         if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
-        return Permission("ask", "the mode 'ask'")
+        return Permission("ask", say("mode_asks"))
 
     def judge_context(self, tool: str, *, attended: bool) -> JudgeContext:
         """What a tool that judges its own calls is told.
@@ -345,7 +346,7 @@ def to_arguments(value: object) -> dict[str, Any]:
         ConfigError: They are no object.
     """
     if not isinstance(value, Mapping):
-        raise ConfigError(f"Arguments must be a dict; they are {value!r:.80}.")
+        raise ConfigError(say("no_arguments", value=f"{value!r:.80}"))
     plain: dict[str, Any] = to_jsonable(value)
     return plain
 

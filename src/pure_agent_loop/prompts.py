@@ -6,19 +6,41 @@ Take a set with :func:`prompts_for`, change it with ``dataclasses.replace`` and 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import LANGUAGES, Sentences, current_voice, in_language
 
-LANGUAGE_VARIABLE = "PURE_AGENT_LOOP_LANG"
+# Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
+_SENTENCES = ("kernel.words", "schema.words", "toolbox.words", "subagents.words")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWords:
+    """What a model is told about a tool.
+
+    Args:
+        description: What it does.
+        parameters: What each argument is, by its name; one left out keeps the text it has.
+    """
+
+    description: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The texts of one language. Names in braces are filled in."""
+    """The texts of one language. Names in braces are filled in.
 
+    `sentences` replaces what tools and the checks of arguments and permissions say, by the names in
+    ``kernel.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
+    model is told about a tool, by the tool's name.
+    """
+
+    system_prompt: str
     step_limit: str
     timeout: str
     final_answer: str
@@ -68,6 +90,18 @@ class Prompts:
     json_action: str
     stopped: dict[str, str]
     repetitions: dict[str, str]
+    language: str = "en"
+    sentences: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, ToolWords] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ConfigError(f"language={self.language!r} is not known. Use one of: {', '.join(LANGUAGES)}.")
+        for name, text in self.sentences.items():
+            _sentences_with(name).check(name, text)
+        given: Mapping[str, Any] = self.tools  # from a record they come as dicts
+        plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in given.items()}
+        object.__setattr__(self, "tools", plain)
 
     def repetition(self, pattern: str, count: int, tool: str) -> str:
         """What is repeated, in words.
@@ -81,6 +115,7 @@ class Prompts:
 
 
 ENGLISH = Prompts(
+    system_prompt="You are a helpful assistant.",
     step_limit="[Notice] You have taken {steps} steps. Check whether you are getting closer to the goal; "
     "if not, change your approach or give your best answer now.",
     timeout="[Notice] You have been working for {seconds} seconds. Finish soon, or give your best answer "
@@ -197,6 +232,8 @@ to get its result as an Observation; or, once you know the answer or no tool hel
 )
 
 CHINESE = Prompts(
+    language="zh",
+    system_prompt="你是一个乐于助人的助手。",
     step_limit="【提示】你已经执行了 {steps} 步。请检查是否正在接近目标；如果没有，请换一种方法，"
     "或现在给出你最好的答案。",
     timeout="【提示】你已经工作了 {seconds} 秒。请尽快完成，或现在给出你最好的答案。",
@@ -303,27 +340,31 @@ Final Answer: 答案""",
 _BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
 
 
-def default_language() -> str:
-    """The language named by ``PURE_AGENT_LOOP_LANG`` if it is one we have, else ``"en"``."""
-    wanted = os.environ.get(LANGUAGE_VARIABLE, "")[:2].lower()
-    return wanted if wanted in _BY_LANGUAGE else "en"
+def _sentences_with(name: str) -> Sentences:
+    for place in _SENTENCES:
+        found: Sentences = importlib.import_module(f"pure_agent_loop.{place}").say
+        if name in found.pairs:
+            return found
+    raise ConfigError(f"sentences: there is none of the name {name!r}. See pure_agent_loop.toolbox.words.")
+
+
+def current_prompts() -> Prompts:
+    """The words of the run this code is in; else those of the default language."""
+    voice = current_voice()
+    return voice if isinstance(voice, Prompts) else prompts_for()
 
 
 def prompts_for(language: str | None = None) -> Prompts:
     """The texts of a language.
 
     Args:
-        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+        language: ``"en"``, ``"zh"``, or None for that of the run this is called in, else the default of the
+            environment.
 
     Raises:
         ConfigError: There are no texts in that language.
     """
-    try:
-        return _BY_LANGUAGE[language or default_language()]
-    except KeyError:
-        raise ConfigError(
-            f"language={language!r} is not known. Use one of: {', '.join(_BY_LANGUAGE)}."
-        ) from None
+    return in_language(_BY_LANGUAGE, language)
 
 
 def react_prompt(role: str = "", constraints: Sequence[str] = (), language: str | None = None) -> str:

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, overload
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
-from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.tidy import with_texts
+from pure_agent_loop.schema.words import say as say_of
 from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
@@ -70,8 +73,10 @@ class _GivenSchema:
         missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
         known = self.parameters.get("properties", {})
         closed = self.parameters.get("additionalProperties") is False
-        problems = [f"{name}: field required" for name in missing]
-        problems += [f"unknown argument {name!r}" for name in arguments if closed and name not in known]
+        problems = [f"{name}: {say_of('required')}" for name in missing]
+        problems += [
+            say_of("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
+        ]
         if problems:
             raise ToolArgumentError("; ".join(problems))
         return arguments
@@ -92,6 +97,7 @@ class Tool:
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
         judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none. Its
             refusal holds; its question is asked in every mode but ``bypass``; what it allows is not asked.
+        words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -109,6 +115,7 @@ class Tool:
         read_only: bool = False,
         polls: bool = False,
         judge: Judge | None = None,
+        words: Mapping[str, ToolWords] | None = None,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
@@ -132,6 +139,7 @@ class Tool:
         self.read_only = read_only
         self.polls = polls
         self.judge = judge
+        self._words = words or {}
         self._description = description
         self._given = None if parameters is None else _GivenSchema(dict(parameters))
         self._signature = check_signature(function) if parameters is None else None
@@ -152,11 +160,20 @@ class Tool:
         """JSON Schema of the arguments."""
         return self.schema.parameters
 
-    def to_openai_schema(self) -> dict[str, Any]:
-        """The tool as an entry of a request's ``tools``."""
+    def to_openai_schema(self, prompts: Prompts | None = None) -> dict[str, Any]:
+        """The tool as an entry of a request's ``tools``.
+
+        Args:
+            prompts: Whose language it is described in; what the tool itself says if None.
+        """
+        words = None if prompts is None else prompts.tools.get(self.name, self._words.get(prompts.language))
+        description = self.description if words is None else words.description
+        parameters = (
+            self.parameters if words is None else with_texts(self.parameters, words.parameters, self.name)
+        )
         return {
             "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+            "function": {"name": self.name, "description": description, "parameters": parameters},
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +189,7 @@ class Tool:
         Returns:
             What the model would read: the result as text, or a message about what went wrong.
         """
-        return (await self.invoke(args, prompts_for())).text
+        return (await self.invoke(args, current_prompts())).text
 
     async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Check the arguments and call the tool. Raises nothing but a real cancellation."""
@@ -189,9 +206,11 @@ class Tool:
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
-            return fail("CancelledError", "the tool cancelled itself")
+            return fail("CancelledError", say("cancelled_itself"))
         except KeyboardInterrupt:
-            return fail("KeyboardInterrupt", "interrupted", interrupt=True)
+            return fail("KeyboardInterrupt", say("interrupted"), interrupt=True)
+        except ToolExecutionError as error:  # the message around it names the tool
+            return fail(type(error).__name__, safe_str(error.message))
         except BaseException as error:  # noqa: BLE001 - not even SystemExit may end the host program
             return fail(type(error).__name__, safe_str(error))
 
@@ -219,7 +238,7 @@ def _is_mapping(value: object) -> bool:
 def _foreign(error: BaseException) -> BaseException:
     """An error from a thread, safe to raise here: CancelledError from there is no cancellation of ours."""
     if isinstance(error, asyncio.CancelledError):
-        return RuntimeError("the tool raised CancelledError")
+        return RuntimeError(say("raised_cancelled"))
     return error
 
 
@@ -258,6 +277,7 @@ def tool(
     read_only: bool = False,
     polls: bool = False,
     judge: Judge | None = None,
+    words: Mapping[str, ToolWords] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
@@ -267,7 +287,7 @@ def tool(
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
         options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
-            ``judge``; see `Tool`.
+            ``judge``, ``words``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -318,7 +338,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
         self._tools: dict[str, Tool] = {}
-        self._schemas: list[dict[str, Any]] | None = None
+        self._schemas: tuple[Prompts | None, list[dict[str, Any]]] | None = None
         self.register_many(tools)
 
     def register(self, value: ToolLike) -> Tool:
@@ -351,11 +371,11 @@ class ToolRegistry:
         """The tool of that name, or None."""
         return self._tools.get(name)
 
-    def to_openai_schema(self) -> list[dict[str, Any]]:
-        """All tools as a request's ``tools``."""
-        if self._schemas is None:
-            self._schemas = [each.to_openai_schema() for each in self._tools.values()]
-        return self._schemas
+    def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
+        """All tools as a request's ``tools``; see `Tool.to_openai_schema`."""
+        if self._schemas is None or self._schemas[0] is not prompts:
+            self._schemas = prompts, [each.to_openai_schema(prompts) for each in self._tools.values()]
+        return self._schemas[1]
 
     to_openai_schemas = to_openai_schema
 
@@ -365,7 +385,7 @@ class ToolRegistry:
         Returns:
             What the model would read.
         """
-        return (await self.invoke(name, args, prompts_for())).text
+        return (await self.invoke(name, args, current_prompts())).text
 
     async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Call a tool by name; see `Tool.invoke`."""

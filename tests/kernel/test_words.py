@@ -19,7 +19,8 @@ from pure_agent_loop.support.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.testing import ScriptedLLM, call
 
 FIELDS = [field.name for field in dataclasses.fields(ENGLISH)]
-TEXTS = [name for name in FIELDS if name not in ("stopped", "repetitions")]
+TABLES = ("stopped", "repetitions", "language", "sentences", "tools")
+TEXTS = [name for name in FIELDS if name not in TABLES]
 
 
 def placeholders(text):

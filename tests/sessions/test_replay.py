@@ -396,7 +396,7 @@ AGENTS = {
     "tools": ({"tools": [look]}, (1, 0, "tools", 0)),
     "temperature": ({"temperature": 0.1}, (1, 0, "options", 0)),
     "prompts": ({"prompts": replace(ENGLISH, final_answer="Out. {why}")}, (1, 4, "message", 8)),
-    "language": ({"prompts": CHINESE}, (1, 4, "message", 8)),
+    "language": ({"prompts": CHINESE}, (1, 1, "state", 0)),
     "limits": ({"limits": LoopLimits(max_turns=2)}, (1, 3, "message", 6)),
     "rules": ({"permission_rules": PermissionRules(deny=["look"])}, (1, 2, "message", 3)),
     "can_use_tool": ({"can_use_tool": lambda *_: "allow"}, (1, 1, "effect", 0)),

@@ -18,7 +18,7 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import equipped
+from pure_agent_loop.kernel.equip import equipped, spoken
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.tool_round import run_calls
@@ -242,7 +242,7 @@ class AgentLoop:
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
         state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
-        await run_calls(state, equipped(state, self.agent._kit))  # the two are one package
+        await spoken(run_calls)(state, equipped(state, self.agent._kit))  # the two are one package
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
     async def aclose(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -13,8 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.assistant.words import AssistantWords, words_for
+from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.language import in_language
 from pure_agent_loop.support.shared_file import MEMORY_FILE, change_file, with_section
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -68,7 +70,7 @@ class MemoryStore:
         workspace: A `Workspace`, or a folder that exists; the file is ``MEMORY.md`` in it.
         max_entry_chars: Longer entries are refused.
         max_file_bytes: Nothing is written once the file would be larger; of a larger file the end is read.
-        language: Of the tools; ``en``, ``zh``, or None for the default of the environment.
+        language: Of the tools; ``en``, ``zh``, or None for that of the agent that has them.
         words: Words of your own instead.
         now: Gives the time of entries.
 
@@ -92,8 +94,12 @@ class MemoryStore:
         self.file: Path = self.workspace.root / MEMORY_FILE
         self._max_entry_chars = max_entry_chars
         self._max_file_bytes = max_file_bytes
-        self._words = words or words_for(language)
+        self._given_words = words or (words_for(language) if language else None)
         self._now = now
+
+    @property
+    def _words(self) -> AssistantWords:
+        return self._given_words or words_for()
 
     def write(self, text: str) -> bool:
         """Add an entry, dated now.
@@ -131,7 +137,9 @@ class MemoryStore:
         try:
             change_file(self.file, change)
         except OSError as error:
-            raise MemoryStoreError(f"{MEMORY_FILE} cannot be written: {error.strerror or error}.") from error
+            about = {"en": error.strerror or str(error), "zh": errno.errorcode.get(error.errno or 0, "?")}
+            words = self._words.not_written.format(file=MEMORY_FILE, error=in_language(about))
+            raise MemoryStoreError(words) from error
         return written
 
     def entries(self) -> list[MemoryEntry]:
@@ -187,25 +195,27 @@ class MemoryStore:
 
     def tools(self) -> list[Tool]:
         """``memory_write``, ``memory_search`` and ``memory_read``, for ``Agent(tools=...)``."""
-        words = self._words
 
         def memory_write(text: str) -> str:
-            return words.written if self.write(text) else words.known
+            return self._words.written if self.write(text) else self._words.known
 
         def memory_search(query: str, limit: int = 5) -> str:
             found = self.search(query, min(limit, 50))
-            return _shown(found) if found else words.nothing_found
+            return _shown(found) if found else self._words.nothing_found
 
         def memory_read(limit: int = 20) -> str:
             found = self.read(min(limit, 200))
-            return _shown(found) if found else words.nothing_yet
+            return _shown(found) if found else self._words.nothing_yet
 
         looking: dict[str, Any] = {"read_only": True, "idempotent": True}
         return [
-            Tool(memory_write, description=words.memory_write, idempotent=True),  # the same twice is once
-            Tool(memory_search, description=words.memory_search, **looking),
-            Tool(memory_read, description=words.memory_read, **looking),
+            self._tool(memory_write, idempotent=True),  # the same twice is once
+            self._tool(memory_search, **looking),
+            self._tool(memory_read, **looking),
         ]
+
+    def _tool(self, function: Callable[..., str], **options: Any) -> Tool:
+        return described_tool(function, self._given_words, **options)
 
 
 def _shown(entries: list[MemoryEntry]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import default_language
+from pure_agent_loop.support.language import default_language, in_language
 
 MAX_FILE_BYTES = 64_000
 _HELPFUL = "You help with whatever is asked, and say so when you do not know."
@@ -214,10 +214,8 @@ def personas(language: str | None = None) -> dict[str, PersonaConfig]:
     Raises:
         ConfigError: There are none in that language.
     """
-    wanted = language or default_language()
-    if wanted not in _READY:
-        raise ConfigError(f"language={language!r} is not known. Use one of: {', '.join(_READY)}.")
+    ready, wanted = in_language(_READY, language), language or default_language()
     return {
         key: PersonaConfig(name, description, style, rules, wanted)
-        for key, (name, description, style, rules) in _READY[wanted].items()
+        for key, (name, description, style, rules) in ready.items()
     }

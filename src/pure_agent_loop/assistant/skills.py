@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pure_agent_loop.assistant.words import AssistantWords, words_for
+from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
 from pure_agent_loop.support.text import clean_text
@@ -80,7 +80,7 @@ class SkillsLoader:
         trust_project: Whether the project's skills may be used. They are texts that somebody put into a
             folder, and a model follows them: read them first. False reports them in `problems`.
         user: Whether to look in ``~/.agents/skills`` too.
-        language: Of the tool; ``en``, ``zh``, or None for the default of the environment.
+        language: Of the tool; ``en``, ``zh``, or None for that of the agent that has it.
         words: Words of your own instead.
     """
 
@@ -101,10 +101,14 @@ class SkillsLoader:
         self._project = None if root is None else Path(root).expanduser() / PROJECT_FOLDER
         self._user = Path.home() / PROJECT_FOLDER if user else None
         self._trust_project = trust_project
-        self._words = words or words_for(language)
+        self._given_words = words or (words_for(language) if language else None)
         self._skills: dict[str, Skill] = {}
         self.problems: list[SkillProblem] = []
         self.reload()
+
+    @property
+    def _words(self) -> AssistantWords:
+        return self._given_words or words_for()
 
     @property
     def skills(self) -> list[Skill]:
@@ -199,7 +203,7 @@ class SkillsLoader:
         def load_skill(name: str, file: str = "") -> str:
             return self.load(name, file)
 
-        return [Tool(load_skill, description=self._words.load_skill, read_only=True, idempotent=True)]
+        return [described_tool(load_skill, self._given_words, read_only=True, idempotent=True)]
 
 
 def read_skill(folder: str | os.PathLike[str]) -> Skill:

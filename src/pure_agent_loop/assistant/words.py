@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import default_language
+from pure_agent_loop.prompts import ToolWords
+from pure_agent_loop.support.language import in_language
+from pure_agent_loop.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class AssistantWords:
     memory_full: str
     entry_too_long: str
     entry_empty: str
+    not_written: str
     no_skill: str
     skill_files: str
     skill_cut: str
@@ -82,6 +86,7 @@ ENGLISH = AssistantWords(
     memory_full="Memory is full ({size} of {limit} bytes). Ask the user to shorten {file}.",
     entry_too_long="An entry may have {limit} characters; this one has {size}. Write less.",
     entry_empty="The entry is empty. Write a full sentence.",
+    not_written="{file} cannot be written: {error}.",
     no_skill="There is no skill '{name}'. There are: {names}.",
     skill_files="Files of this skill, for load_skill(name='{name}', file=...):",
     skill_cut="[The rest, {count} characters, is left out.]",
@@ -120,6 +125,7 @@ CHINESE = AssistantWords(
     memory_full="记忆已满（{limit} 字节中的 {size}）。请让用户缩短 {file}。",
     entry_too_long="一条记忆最多 {limit} 个字符，这一条有 {size} 个。请写短一些。",
     entry_empty="内容是空的。请写一个完整的句子。",
+    not_written="{file} 无法写入（{error}）。",
     no_skill="没有名为 '{name}' 的技能。现有：{names}。",
     skill_files="该技能附带的文件，可用 load_skill(name='{name}', file=...) 阅读：",
     skill_cut="【其余 {count} 个字符已省略。】",
@@ -133,12 +139,16 @@ def words_for(language: str | None = None) -> AssistantWords:
     """The assistant's texts of a language.
 
     Args:
-        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+        language: ``"en"``, ``"zh"``, or None for that of the run, else of the environment.
 
     Raises:
         ConfigError: There are no texts in that language.
     """
-    found = _BY_LANGUAGE.get(language or default_language())
-    if found is None:
-        raise ConfigError(f"language={language!r} is not known. Use one of: {', '.join(_BY_LANGUAGE)}.")
-    return found
+    return in_language(_BY_LANGUAGE, language)
+
+
+def described_tool(function: Callable[..., str], words: AssistantWords | None, **options: Any) -> Tool:
+    """A tool that is described by the text of its name; in the agent's language unless words are given."""
+    name = function.__name__
+    described = {each: ToolWords(getattr(words or of, name)) for each, of in _BY_LANGUAGE.items()}
+    return Tool(function, description=getattr(words or words_for(), name), words=described, **options)

@@ -14,7 +14,9 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
+from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
+from pure_agent_loop.support.language import in_language
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -23,7 +25,7 @@ from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_
 if TYPE_CHECKING:
     from pure_agent_loop.subagents import SubagentManager
 
-NOTES_TITLE = "Notes of the project and its people:"
+NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +166,13 @@ def system_prompt(given: str | None, workspace: Path, *, is_tiny: bool) -> str |
     """
     if given is not None or is_tiny:
         return given
-    from pure_agent_loop.agent import DEFAULT_SYSTEM_PROMPT
     from pure_agent_loop.assistant.notes import project_notes
 
     notes = project_notes(workspace, user_file=data_folder() / "AGENTS.md")
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
-    return "\n\n".join([DEFAULT_SYSTEM_PROMPT, NOTES_TITLE, *texts])
+    return "\n\n".join([prompts_for().system_prompt, in_language(NOTES_TITLE), *texts])
 
 
 def rules_of(options: argparse.Namespace) -> PermissionRules:

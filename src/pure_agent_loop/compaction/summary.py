@@ -14,6 +14,7 @@ from pure_agent_loop.kernel.long_results import ResultFolder, mentioned
 from pure_agent_loop.kernel.model_call import charge, listen
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.response import Assembler, LLMResponse
@@ -168,10 +169,11 @@ def _lines(message: Message, calls: dict[str, MadeCall], folder: ResultFolder) -
     text = content_text(message)
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])
-        return [_Line(f"result of {call.name if call else 'a call'}", _whole(text, folder))]
+        who = say("result_of", tool=call.name) if call else say("result_of_unknown")
+        return [_Line(who, _whole(text, folder))]
     made = [calls[call["id"]] for call in message.get("tool_calls") or ()]
     said = [_Line(message["role"], text)] if text else []
-    return [*said, *(_Line(f"call of {call.name}", call.arguments) for call in made)]
+    return [*said, *(_Line(say("call_of", tool=call.name), call.arguments) for call in made)]
 
 
 def _whole(text: str, folder: ResultFolder) -> str:

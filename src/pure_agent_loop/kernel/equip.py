@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import wraps
+from typing import Any
 
 from pure_agent_loop.kernel.kit import Ends, Kit, KnowsKit, KnowsRun
 from pure_agent_loop.kernel.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.language import speaking
+
+Drive = Callable[[QueryState, Kit], Coroutine[Any, Any, None]]
+
+
+def spoken(drive: Drive) -> Drive:
+    """Let all that happens in a run, its tools and its judges speak with the words of its kit."""
+
+    @wraps(drive)
+    async def in_its_words(state: QueryState, kit: Kit) -> None:
+        with speaking(kit.prompts):
+            await drive(state, kit)
+
+    return in_its_words
 
 
 def equipped(state: QueryState, kit: Kit) -> Kit:

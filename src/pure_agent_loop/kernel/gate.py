@@ -19,6 +19,7 @@ from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.hook_calls import before_tool
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
@@ -162,7 +163,7 @@ async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
         error = found.error
     except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
         error = raised
-    return Permission("deny", f"The question failed: {safe_str(error) or type(error).__name__}")
+    return Permission("deny", say("question_failed", error=safe_str(error) or type(error).__name__))
 
 
 async def _tell(

@@ -14,6 +14,7 @@ from pure_agent_loop.hooks import BeforeTool, HookContext
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.support.text import as_text, safe_str
@@ -30,7 +31,7 @@ async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict
         except SessionError:  # it could not be written down; that is not the hook's fault
             raise
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
-            return args, Ruling("deny", args, type(error).__name__, f"A hook failed: {safe_str(error)}")
+            return args, Ruling("deny", args, type(error).__name__, say("hook_failed", error=safe_str(error)))
         if wanted.context:  # it is held, not put into the inbox: it is part of the state then
             state.held.append(Incoming(as_text(wanted.context), synthetic=True))
         if wanted.block:
@@ -51,7 +52,7 @@ def _checked(wanted: object) -> BeforeTool:
     if wanted is None:
         return BeforeTool()
     if not isinstance(wanted, BeforeTool):
-        raise ConfigError(f"it must return a BeforeTool or None; it returned {wanted!r:.80}.")
+        raise ConfigError(say("no_before_tool", value=f"{wanted!r:.80}"))
     return wanted
 
 

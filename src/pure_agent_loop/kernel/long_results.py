@@ -169,14 +169,14 @@ class ReadableTools(ToolRegistry):
         """The tool of that name, or None."""
         return self.inner.get(name) or (self.reader if name == READ_RESULT else None)
 
-    def to_openai_schema(self) -> list[dict[str, Any]]:
+    def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
         """The user's tools as a request's ``tools``."""
-        return self.inner.to_openai_schema()
+        return self.inner.to_openai_schema(prompts)
 
-    def all_schemas(self) -> list[dict[str, Any]]:
+    def all_schemas(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
         """The same with the reading tool behind them."""
-        own = [] if READ_RESULT in self.inner else [self.reader.to_openai_schema()]
-        return [*self.inner.to_openai_schema(), *own]
+        own = [] if READ_RESULT in self.inner else [self.reader.to_openai_schema(prompts)]
+        return [*self.inner.to_openai_schema(prompts), *own]
 
     async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Call a tool by name; see `Tool.invoke`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.equip import end_background, equipped
+from pure_agent_loop.kernel.equip import end_background, equipped, spoken
 from pure_agent_loop.kernel.hook_calls import wants_more
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.model_call import respond
@@ -18,6 +18,7 @@ from pure_agent_loop.limits import LimitChecker
 from pure_agent_loop.support.text import safe_str
 
 
+@spoken
 async def run_loop(state: QueryState, kit: Kit) -> None:
     """Drive `state` until it has a stop reason. Events go to ``kit.emit``; failures end in the state.
 

@@ -41,8 +41,8 @@ def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
     if not len(kit.tools) or state.closing or used_up:
         return None
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
-        return kit.tools.all_schemas()
-    return kit.tools.to_openai_schema()
+        return kit.tools.all_schemas(kit.prompts)
+    return kit.tools.to_openai_schema(kit.prompts)
 
 
 def _with_more_output(options: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.window import result_chars
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
 from pure_agent_loop.tool_context import ToolContext, enter_call
@@ -197,9 +198,7 @@ async def _settle(planned: _Planned, state: QueryState, kit: Kit) -> _Timed:
         key = f"{state.step}:timeout:{planned.call.id}"  # what was measured must be known to a replay
         return _Timed(await kit.journal.effect(key, partial(_timed_out, outcome)), planned.seconds or 0.0)
     if task.cancelled():  # not by us: we have not asked for it
-        return _Timed(
-            failed(kit.prompts, planned.call.name, "CancelledError", "the tool cancelled itself"), 0.0
-        )
+        return _Timed(failed(kit.prompts, planned.call.name, "CancelledError", say("cancelled_itself")), 0.0)
     return task.result()
 
 

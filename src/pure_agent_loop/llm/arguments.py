@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
@@ -36,13 +37,16 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
         value = _decoded(raw) if isinstance(raw, str) else raw
         _check(value)
     except RecursionError:
-        return {}, _reason("are nested too deeply", raw)
+        return {}, _reason(say("too_deep"), raw)
+    except json.JSONDecodeError as error:
+        problem = say("json_error", error=error, line=error.lineno, column=error.colno)
+        return {}, _reason(say("no_json", error=problem), raw)
     except ValueError as error:
-        return {}, _reason(f"are not valid JSON ({error})", raw)
+        return {}, _reason(say("no_json", error=error), raw)
     if value is None:
         return {}, None
     if not isinstance(value, Mapping):
-        return {}, _reason(f"must be a JSON object, not {type(value).__name__}", raw)
+        return {}, _reason(say("no_object", kind=type(value).__name__), raw)
     return to_jsonable(value), None
 
 
@@ -64,13 +68,13 @@ def loads_strictly(text: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise _RefusedError(f"{name} is not allowed")
+    raise _RefusedError(say("not_allowed", value=name))
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError(f"{shorten(text, PREVIEW_CHARS)} is out of range")
+        raise _RefusedError(say("out_of_range", value=shorten(text, PREVIEW_CHARS)))
     return number
 
 
@@ -88,7 +92,7 @@ class DoubledKeys(dict[str, Any]):
 
     def refusal(self) -> ValueError:
         """Why this cannot be used."""
-        return _RefusedError(f"the key {shorten(self.key, PREVIEW_CHARS)!r} is given twice")
+        return _RefusedError(say("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
 
 
 def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check(value: Any, depth: int = 0) -> None:
     """Refuse what parsed, or came as an object, but would be changed on its way to the tool."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise _RefusedError(f"{value} is not allowed")
+        raise _RefusedError(say("not_allowed", value=value))
     if isinstance(value, DoubledKeys):
         raise value.refusal()
     if isinstance(value, Mapping):
@@ -124,4 +128,4 @@ def _check(value: Any, depth: int = 0) -> None:
 def _reason(problem: str, raw: Any) -> str:
     text = raw if isinstance(raw, str) else json.dumps(to_jsonable(raw))
     preview = text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
-    return f"the arguments {problem}. You wrote: {preview}"
+    return say("arguments", problem=problem, preview=preview)

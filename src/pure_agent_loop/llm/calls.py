@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
 from pure_agent_loop.support.text import clean_text, shorten
@@ -180,7 +181,7 @@ class CallGatherer:
             arguments, invalid = each.arguments()
             if cut_off and each.is_cut and (invalid or each is best[-1]):
                 written = shorten(each.text, 200)
-                arguments, invalid = {}, f"the arguments were cut off ({cut_off}). You wrote: {written}"
+                arguments, invalid = {}, say("cut_off", reason=cut_off, written=written)
             call_id = unique_id(clean_text(each.id) or f"call_{number}", used)
             calls.append(ToolCall(call_id, clean_text(each.name), arguments, invalid and clean_text(invalid)))
         return calls

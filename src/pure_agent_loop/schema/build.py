@@ -240,7 +240,7 @@ def _reason(error: Exception) -> str:
 
 
 def _plain(error: Any) -> list[dict[str, Any]]:
-    errors: list[dict[str, Any]] = error.errors(include_url=False, include_context=False)
+    errors: list[dict[str, Any]] = error.errors(include_url=False)
     return errors
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from pure_agent_loop.errors import ConfigError
 
 MAX_NODES = 5_000
 _PREFIX = "#/$defs/"
@@ -112,3 +114,30 @@ def _references(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for item in node:
             yield from _references(item)
+
+
+def with_texts(schema: dict[str, Any], texts: Mapping[str, str], tool: str) -> dict[str, Any]:
+    """A tool's schema with other descriptions of its parameters; what stands inside these has none then.
+
+    Args:
+        schema: Of all arguments.
+        texts: By parameter.
+        tool: For the error.
+
+    Raises:
+        ConfigError: There is no such parameter.
+    """
+    known = dict(schema.get("properties", {}))
+    if strange := [name for name in texts if name not in known]:
+        raise ConfigError(f"ToolWords of {tool!r}: there is no parameter {', '.join(map(repr, strange))}.")
+    for name, text in texts.items():
+        known[name] = {**_without_texts(known[name]), "description": text}
+    return {**schema, "properties": known}
+
+
+def _without_texts(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_texts(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {n: _without_texts(v) for n, v in part.items() if n != "description" or not isinstance(v, str)}

@@ -34,7 +34,7 @@ def describe(kit: Kit) -> dict[str, Any]:
     return {
         "model": model_of(kit.client),
         "takes_meta": takes_meta(kit.client),
-        "tools": kit.tools.to_openai_schema(),
+        "tools": kit.tools.to_openai_schema(kit.prompts),
         "tool_flags": {each.name: _flags(each) for each in kit.tools},
         "tool_timeout": kit.timeouts.tool,
         "options": {name: value for name, value in kit.options.items() if name not in _SECRET},
@@ -106,7 +106,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         client=NoClient(str(run["model"]), takes_meta=run["takes_meta"]),
         tools=ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]),
         limits=LoopLimits(**limits),
-        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**words),
+        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**{"system_prompt": "", **words}),
         options=run["options"],
         permissions=PermissionPolicy(run["permissions"]["mode"], PermissionRules(**rules)),
         can_use_tool=never if functions["can_use_tool"] else None,

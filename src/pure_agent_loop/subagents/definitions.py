@@ -13,10 +13,10 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
-from pure_agent_loop.prompts import default_language
 from pure_agent_loop.runs.checks import check_client
 from pure_agent_loop.subagents.words import CHINESE, ENGLISH
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
+from pure_agent_loop.support.language import default_language
 from pure_agent_loop.tool import Tool
 
 WorkspaceMode = Literal["shared", "read-only", "scratch", "worktree"]

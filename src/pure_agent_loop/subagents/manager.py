@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.subagents.child import Child, report_of
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import check_workspace
 from pure_agent_loop.subagents.run_tasks import Root, RunTasks
 from pure_agent_loop.subagents.table import TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
-from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.subagents.words import SubagentWords, words_for
+from pure_agent_loop.support.language import LANGUAGES, default_language
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import current_call
@@ -47,7 +49,7 @@ class SubagentManager:
             does, and the next run of the session is told.
         timeout: Seconds a task in the foreground may take; None for no limit of its own.
         tools_for: Makes the tools for a folder, for subagents that work in one of their own.
-        language: ``en`` or ``zh`` for the words and the ready-made subagents.
+        language: ``en`` or ``zh`` for the words and the ready-made subagents; None for that of the agent.
 
     Raises:
         ConfigError: A value cannot be used.
@@ -123,11 +125,6 @@ class SubagentManager:
     # -- the tools -----------------------------------------------------------------------------------
 
     def _made_tools(self, timeout: float) -> Sequence[Tool]:
-        words, language = self._words, self._table.language
-        agents = "\n".join(
-            words.agent_line.format(name=each.name, description=in_language(each.description, language))
-            for each in self._table.definitions.values()
-        )
         parameters = {
             "type": "object",
             "properties": {
@@ -139,13 +136,12 @@ class SubagentManager:
             "required": ["agent", "prompt"],
             "additionalProperties": False,
         }
-        text = f"{words.task.format(agents=agents)}\n{words.background_line}"
         # They change nothing themselves: what a subagent does is judged by the rules and the mode above it.
         return (
             Tool(
                 self._task,
                 name="task",
-                description=text,
+                **self._described("task"),
                 parameters=parameters,
                 timeout=timeout,
                 read_only=True,
@@ -153,7 +149,7 @@ class SubagentManager:
             Tool(
                 self._task_output,
                 name="task_output",
-                description=words.task_output,
+                **self._described("task_output"),
                 parameters=_TASK_ID,
                 read_only=True,
                 polls=True,
@@ -161,7 +157,7 @@ class SubagentManager:
             Tool(
                 self._task_list,
                 name="task_list",
-                description=words.task_list,
+                **self._described("task_list"),
                 parameters=_NOTHING,
                 read_only=True,
                 polls=True,
@@ -169,11 +165,28 @@ class SubagentManager:
             Tool(
                 self._task_kill,
                 name="task_kill",
-                description=words.task_kill,
+                **self._described("task_kill"),
                 parameters=_TASK_ID,
                 read_only=True,
             ),
         )
+
+    def _described(self, name: str) -> dict[str, Any]:
+        """What a tool is told to do, in each language it may be asked in."""
+        languages = {each: self._table.language or each for each in LANGUAGES}
+        words = {each: ToolWords(self._description(name, of)) for each, of in languages.items()}
+        return {"description": words[default_language()].description, "words": words}
+
+    def _description(self, name: str, language: str) -> str:
+        words = words_for(language)
+        text: str = getattr(words, name)
+        if name != "task":
+            return text
+        agents = "\n".join(
+            words.agent_line.format(name=each.name, description=in_language(each.description, language))
+            for each in self._table.definitions.values()
+        )
+        return f"{text.format(agents=agents)}\n{words.background_line}"
 
     async def _task(self, agent: Any, prompt: Any, background: Any = None, resume: Any = "") -> ToolOutcome:
         run, words = _current_run(), self._words

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.subagents.words import SubagentWords, say
 from pure_agent_loop.support.paths import private_folder
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
@@ -72,7 +72,7 @@ class Scratch:
         found = await run_in_thread(self._copy)
         if isinstance(found, Raised):
             if isinstance(found.error, OSError):
-                raise PlaceError(f"The workspace cannot be copied: {found.error}") from found.error
+                raise PlaceError(say("not_copied", error=found.error)) from found.error
             raise found.error
 
     def _copy(self) -> None:
@@ -83,10 +83,8 @@ class Scratch:
             status = path.lstat()
             files, size = files + 1, size + status.st_size
             if files > MOST_COPIED_FILES or size > MOST_COPIED_BYTES:
-                raise PlaceError(
-                    f"The workspace is too large to be copied (more than {MOST_COPIED_FILES} files or "
-                    f"{MOST_COPIED_BYTES // 1_000_000} MB). Use workspace='worktree' or 'read-only'."
-                )
+                size_limits = {"files": MOST_COPIED_FILES, "megabytes": MOST_COPIED_BYTES // 1_000_000}
+                raise PlaceError(say("copy_too_large", **size_limits))
             if self._is_closed.is_set():
                 shutil.rmtree(self._folder, ignore_errors=True)  # it was stopped meanwhile
                 return
@@ -137,7 +135,7 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
     if before == after and (old is None) == (new is None):
         return ""
     if not (_is_text(before) and _is_text(after)):
-        return f"{name}: changed, not shown\n"
+        return say("changed_unseen", name=name)
     lines = difflib.unified_diff(
         before.decode("utf-8", "replace").splitlines(),
         after.decode("utf-8", "replace").splitlines(),
@@ -145,7 +143,7 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
         f"b/{name}" if new else "/dev/null",
         lineterm="",
     )
-    return "".join(f"{line}\n" for line in lines) or f"{name}: made or taken away, empty\n"
+    return "".join(f"{line}\n" for line in lines) or say("changed_empty", name=name)
 
 
 def _is_text(data: bytes) -> bool:
@@ -217,7 +215,7 @@ class Worktree:
     def _git(self, folder: Path, *words: str) -> str:
         git = shutil.which("git")
         if git is None:
-            raise PlaceError("workspace='worktree' needs git. Install it, or use workspace='scratch'.")
+            raise PlaceError(say("needs_git"))
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(  # noqa: S603 - git itself, with words of our own
@@ -232,9 +230,10 @@ class Worktree:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlaceError(f"git did not work in {folder}: {error}") from error
+            raise PlaceError(say("git_broken", folder=folder, error=error)) from error
         if done.returncode:
-            raise PlaceError(f"git {words[0]} failed in {folder}: {done.stderr.strip()[:500]}")
+            error_text = done.stderr.strip()[:500]
+            raise PlaceError(say("git_failed", command=words[0], folder=folder, error=error_text))
         return done.stdout.removesuffix("\n") if words[0] != "rev-parse" else done.stdout.rstrip("\n")
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import default_language
+from pure_agent_loop.support.language import Sentences, in_language
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +177,37 @@ def words_for(language: str | None = None) -> SubagentWords:
     """The texts of a language.
 
     Args:
-        language: ``"en"``, ``"zh"``, or None for the default of the environment.
+        language: ``"en"``, ``"zh"``, or None for that of the run, else of the environment.
 
     Raises:
         ConfigError: There are no texts in that language.
     """
-    try:
-        return _BY_LANGUAGE[language or default_language()]
-    except KeyError:
-        known = ", ".join(_BY_LANGUAGE)
-        raise ConfigError(f"language={language!r} is not known. Use one of: {known}.") from None
+    return in_language(_BY_LANGUAGE, language)
+
+
+say = Sentences(
+    {
+        "not_copied": ("The workspace cannot be copied: {error}", "工作区无法复制：{error}"),
+        "copy_too_large": (
+            (
+                "The workspace is too large to be copied (more than {files} files or {megabytes} MB). "
+                "Use workspace='worktree' or 'read-only'."
+            ),
+            (
+                "工作区太大，无法复制（超过 {files} 个文件或 {megabytes} MB）。"
+                "请用 workspace='worktree' 或 'read-only'。"
+            ),
+        ),
+        "needs_git": (
+            "workspace='worktree' needs git. Install it, or use workspace='scratch'.",
+            "workspace='worktree' 需要 git。请安装它，或用 workspace='scratch'。",
+        ),
+        "git_broken": ("git did not work in {folder}: {error}", "git 在 {folder} 中无法运行：{error}"),
+        "git_failed": (
+            "git {command} failed in {folder}: {error}",
+            "git {command} 在 {folder} 中失败：{error}",
+        ),
+        "changed_unseen": ("{name}: changed, not shown\n", "{name}：已改动，不显示\n"),
+        "changed_empty": ("{name}: made or taken away, empty\n", "{name}：新建或删除，空文件\n"),
+    }
+)

@@ -9,6 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pure_agent_loop.support.language import in_language
+
+_LEFT_OUT = {"en": "[... {count} characters left out ...]", "zh": "【…… 省略了 {count} 个字符 ……】"}
 MAX_DEPTH = 100
 MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
 
@@ -36,7 +39,7 @@ def shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
-    return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
+    return f"{text[:head]}\n{in_language(_LEFT_OUT).format(count=len(text) - head - tail)}\n{text[-tail:]}"
 
 
 def to_jsonable(value: Any) -> Any:

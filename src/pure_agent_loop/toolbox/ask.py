@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
+from pure_agent_loop.toolbox.words import TOOLS, say
 
 Ask = Callable[[str, list[str]], "str | Awaitable[str]"]
-NO_ANSWER = "(the user gave no answer)"
 
 
 class NobodyToAskError(PureAgentLoopError):
@@ -34,14 +34,12 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
             options: Answers to choose from; leave it out for a free answer.
         """
         if function is None:
-            raise NobodyToAskError(
-                "Nobody can be asked here. Decide yourself, and say in your answer what you assumed."
-            )
+            raise NobodyToAskError(say("nobody"))
         answer = await run_in_thread(lambda: function(question, list(options)))
         if isinstance(answer, Raised):
             raise answer.error
         if inspect.isawaitable(answer):
             answer = await answer
-        return str(answer) if answer else NO_ANSWER
+        return str(answer) if answer else say("no_reply")
 
-    return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True)
+    return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True, words=TOOLS["ask_user"])

@@ -16,6 +16,7 @@ from typing import Any
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.tool import tool
+from pure_agent_loop.toolbox.words import TOOLS, say
 
 MAX_CHARS = 1_000
 MAX_BITS = 4_096  # about 1,200 digits
@@ -29,7 +30,7 @@ class CalculatorError(PureAgentLoopError):
     """An expression without a result. The message is for the model."""
 
 
-@tool(read_only=True)
+@tool(read_only=True, words=TOOLS["calculator"])
 def calculator(expression: str) -> str:
     """Calculate the value of an arithmetic expression.
 
@@ -39,13 +40,13 @@ def calculator(expression: str) -> str:
         expression: For example "(3 + 4) * 2" or "sqrt(2) / 2".
     """
     if len(expression) > MAX_CHARS:
-        raise CalculatorError(f"The expression is longer than {MAX_CHARS} characters. Calculate it in parts.")
+        raise CalculatorError(say("expression_too_long", limit=MAX_CHARS))
     try:
         return _text(_value(_parsed(expression)))
     except ZeroDivisionError:
-        raise CalculatorError("Division by zero.") from None
+        raise CalculatorError(say("by_zero")) from None
     except (OverflowError, RecursionError):
-        raise CalculatorError("The result is too large, or the expression too deep.") from None
+        raise CalculatorError(say("result_too_large")) from None
 
 
 # -- Reading ---------------------------------------------------------------------------------------
@@ -60,10 +61,7 @@ def _parsed(expression: str) -> ast.expr:
     try:
         return ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, MemoryError):
-        raise CalculatorError(
-            f"{expression!r} is not an arithmetic expression. Write only numbers, operators and "
-            "functions, for example '(3 + 4) * 2'."
-        ) from None
+        raise CalculatorError(say("no_expression", expression=expression)) from None
 
 
 def _python(expression: str) -> str:
@@ -97,7 +95,7 @@ def _value(node: ast.expr) -> Number:
     for kind, evaluate in _NODES.items():
         if isinstance(node, kind):
             return _bounded(evaluate(node))
-    raise CalculatorError(f"{_source(node)} cannot be calculated. Use numbers, operators and functions only.")
+    raise CalculatorError(say("not_calculable", source=_source(node)))
 
 
 def _constant(node: Any) -> Number:
@@ -105,13 +103,13 @@ def _constant(node: Any) -> Number:
         return Fraction(node.value)
     if type(node.value) is float and math.isfinite(node.value):
         return Fraction(repr(node.value))
-    raise CalculatorError(f"{_source(node)} is not a number this calculator knows.")
+    raise CalculatorError(say("unknown_number", source=_source(node)))
 
 
 def _name(node: Any) -> Number:
     if node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
-    raise CalculatorError(f"Unknown name {node.id!r}. Known: {', '.join([*_CONSTANTS, *_FUNCTIONS])}.")
+    raise CalculatorError(say("unknown_name", name=node.id, known=", ".join([*_CONSTANTS, *_FUNCTIONS])))
 
 
 def _unary(node: Any) -> Number:
@@ -120,32 +118,29 @@ def _unary(node: Any) -> Number:
         return -value
     if isinstance(node.op, ast.UAdd):
         return value
-    raise CalculatorError("Only the signs + and - can stand before a number.")
+    raise CalculatorError(say("signs_only"))
 
 
 def _binary(node: Any) -> Number:
     calculate = _OPERATORS.get(type(node.op))
     if calculate is None:
-        raise CalculatorError("Unknown operator. Known: + - * / // % ** and parentheses.")
+        raise CalculatorError(say("unknown_operator"))
     return _exact(calculate(_value(node.left), _value(node.right)))
 
 
 def _call(node: Any) -> Number:
     name = getattr(node.func, "id", None)
     if name is None:
-        raise CalculatorError(f"{_source(node)} is not a function call. Write a * sign for a product.")
+        raise CalculatorError(say("no_function_call", source=_source(node)))
     if name not in _FUNCTIONS or node.keywords:
-        raise CalculatorError(f"Unknown function {name!r}. Known: {', '.join(_FUNCTIONS)}.")
+        raise CalculatorError(say("unknown_function", name=name, known=", ".join(_FUNCTIONS)))
     arguments = [_value(each) for each in node.args]
     try:
         return _exact(_FUNCTIONS[name](*arguments))
     except TypeError:
-        raise CalculatorError(
-            f"{name} does not take {len(arguments)} numbers like these. Inside a function a comma "
-            "separates numbers; write 1234, not 1,234."
-        ) from None
+        raise CalculatorError(say("wrong_count", name=name, count=len(arguments))) from None
     except ValueError:
-        raise CalculatorError(f"{_source(node)} has no real value.") from None
+        raise CalculatorError(say("no_real_value", source=_source(node))) from None
 
 
 def _exact(value: Any) -> Number:
@@ -159,7 +154,7 @@ def _bounded(value: Number) -> Number:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
             raise OverflowError
     elif not isinstance(value, float):
-        raise CalculatorError("The result is not a real number.")
+        raise CalculatorError(say("not_real"))
     elif not math.isfinite(value):
         raise OverflowError
     return value

@@ -7,9 +7,21 @@ import errno
 from collections.abc import Mapping
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.toolbox.files.words import say
 
 SHOWN_PATH_CHARS = 200
 SUGGESTIONS = 5
+_SYSTEM_ERRORS = {
+    errno.ENOTDIR: "no_folder",
+    errno.EXDEV: "leads_outside",
+    errno.ELOOP: "through_link",
+    errno.EACCES: "no_permission",
+    errno.EISDIR: "no_file",
+    errno.ENAMETOOLONG: "path_too_long",
+    errno.ENXIO: "a_socket",
+    errno.ENOSPC: "disk_full",
+    errno.EROFS: "read_only_disk",
+}
 
 
 class WorkspaceError(PureAgentLoopError):
@@ -23,26 +35,16 @@ def shown(path: str) -> str:
 
 def outside(path: str) -> WorkspaceError:
     """A path that lies outside as it is written."""
-    return WorkspaceError(
-        f"{shown(path)} is outside the workspace. Use a path relative to it, for example 'docs/guide.md'; "
-        "'.' is the workspace itself."
-    )
+    return WorkspaceError(say("outside", path=shown(path)))
 
 
 def in_words(path: str, error: OSError) -> str:
     """An error of the operating system."""
-    name = shown(path)
-    return {
-        errno.ENOTDIR: f"{name} is a file, not a folder. Use read_file.",
-        errno.EXDEV: f"{name} leads outside the workspace. Only what is inside can be used.",
-        errno.ELOOP: f"{name} goes through a symbolic link that is not followed. Use the real path.",
-        errno.EACCES: f"{name} cannot be opened: permission denied. Use another one.",
-        errno.EISDIR: f"{name} is a folder, not a file.",
-        errno.ENAMETOOLONG: f"{name} is too long for a path.",
-        errno.ENXIO: f"{name} is not a regular file (a socket or pipe). Only files can be read.",
-        errno.ENOSPC: f"{name} cannot be written: the disk is full.",
-        errno.EROFS: f"{name} cannot be written: the file system is read-only.",
-    }.get(error.errno or 0, f"{name} cannot be opened: {error.strerror or error}.")
+    kind = _SYSTEM_ERRORS.get(error.errno or 0)
+    if kind is not None:
+        return say(kind, path=shown(path))
+    code = errno.errorcode.get(error.errno or 0, "?")
+    return say("system_error", path=shown(path), error=error.strerror or error, code=code)
 
 
 def instead(folder: str, wanted: str, entries: Mapping[str, str]) -> str:
@@ -53,19 +55,18 @@ def instead(folder: str, wanted: str, entries: Mapping[str, str]) -> str:
         wanted: The name that is missing, or is there and no folder.
         entries: Kind by name of what is there.
     """
-    place = shown(folder) if folder else "The workspace"
+    place = shown(folder) if folder else say("workspace")
     before = f"{folder}/" if folder else ""
     if not entries:
-        return f"{place} is empty."
+        return say("is_empty", place=place)
     if wanted in entries:
-        link = entries[wanted] == "link"
-        what = "a symbolic link to something that does not exist" if link else "not a folder"
-        return f"{shown(before + wanted)} is {what}."
+        what = "dead_link" if entries[wanted] == "link" else "not_a_folder"
+        return say(what, path=shown(before + wanted))
     lower = {name.lower(): name for name in entries}
     close = difflib.get_close_matches(wanted.lower(), lower, n=SUGGESTIONS, cutoff=0.5)
     if close:
-        return f"Did you mean {', '.join(repr(before + lower[name]) for name in close)}?"
+        return say("did_you_mean_path", names=", ".join(repr(before + lower[name]) for name in close))
     # Hidden names come first in the order and are hardly ever meant.
     names = sorted(entries, key=lambda name: (name.startswith("."), name))
     more = ", ..." if len(names) > SUGGESTIONS else ""
-    return f"{place} has: {', '.join(names[:SUGGESTIONS])}{more}. Use list_dir to see everything."
+    return say("place_has", place=place, names=", ".join(names[:SUGGESTIONS]) + more)

@@ -10,6 +10,7 @@ from typing import Literal
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
+from pure_agent_loop.toolbox.words import TOOLS, say
 
 MAX_ITEMS = 100
 MAX_CHARS = 500
@@ -49,7 +50,7 @@ class TodoList:
 
     def tools(self) -> list[Tool]:
         """``todo_write``, for ``Agent(tools=...)``. It changes nothing but this list."""
-        return [Tool(self.todo_write, read_only=True)]
+        return [Tool(self.todo_write, read_only=True, words=TOOLS["todo_write"])]
 
     def todo_write(self, items: list[TodoItem]) -> str:
         """Keep a task list for work of several steps. Each call replaces the whole list and shows it.
@@ -58,10 +59,10 @@ class TodoList:
             items: All tasks in order, each with its status: pending, in_progress (one at a time) or done.
         """
         if len(items) > MAX_ITEMS:
-            raise TodoError(f"The list has {len(items)} tasks; {MAX_ITEMS} are the most. Join some.")
+            raise TodoError(say("too_many_tasks", count=len(items), limit=MAX_ITEMS))
         for number, item in enumerate(items, 1):
             if not item.task.strip() or len(item.task) > MAX_CHARS:
-                raise TodoError(f"Task {number} must have 1 to {MAX_CHARS} characters.")
+                raise TodoError(say("task_length", number=number, limit=MAX_CHARS))
         with self._lock:
             self._items = tuple(items)
         return clean_text(shown_tasks(items))
@@ -74,7 +75,7 @@ def shown_tasks(items: Sequence[TodoItem]) -> str:
         items: The tasks.
     """
     if not items:
-        return "(the list is empty)"
+        return say("empty_list")
     lines = [f"{number}. {_MARKS[item.status]} {item.task}" for number, item in enumerate(items, 1)]
     done = sum(item.status == "done" for item in items)
-    return "\n".join([*lines, f"({done} of {len(items)} done)"])
+    return "\n".join([*lines, say("tasks_done", done=done, count=len(items))])

@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 
-from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.prompts import Prompts, current_prompts
 from pure_agent_loop.support.text import clean_text, shorten
 
 _KEY = secrets.token_bytes(32)
@@ -24,9 +24,9 @@ def mark_untrusted(text: str, source: str, prompts: Prompts | None = None) -> st
     Args:
         text: What came from outside.
         source: Where from, such as a URL; shown to the model.
-        prompts: The words of the frame; those of the default language if None.
+        prompts: The words of the frame; those of the run if None.
     """
-    words = prompts or prompts_for()
+    words = prompts or current_prompts()
     text = clean_text(text)
     source = shorten(_UNPRINTABLE.sub("", clean_text(source)), 300).replace("\n", " ")
     mark = hmac.new(_KEY, f"{source}\0{text}".encode(), hashlib.sha256).hexdigest()[:12]

@@ -12,7 +12,9 @@ from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.encoded import EncodedText
 from pure_agent_loop.toolbox.files.not_found import why_not_found
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.workspace import Workspace
+from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
@@ -34,7 +36,7 @@ class ChangeTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``."""
-        return [Tool(self.write_file), Tool(self.edit_file)]
+        return [Tool(each, words=TOOLS[each.__name__]) for each in (self.write_file, self.edit_file)]
 
     def write_file(self, path: str, content: str) -> str:
         """Create a text file or replace a whole one. Makes missing folders. To change a part use edit_file.
@@ -47,10 +49,11 @@ class ChangeTools:
         _require_size(len(data), path)
         before = self._workspace.write(path, data)
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        what = "Created" if before is None else "Replaced"
-        text = f"{what} {shown(path)} ({lines} line{'' if lines == 1 else 's'}, {len(data):,} bytes)."
+        length = say("one_line") if lines == 1 else say("many_lines", count=lines)
+        what = "created" if before is None else "replaced"
+        text = say(what, path=shown(path), lines=length, size=len(data))
         if before is not None and before.st_nlink > 1:
-            text += f" It had {before.st_nlink - 1} more names (hard links), which keep the old content."
+            text += say("kept_names", count=before.st_nlink - 1)
         return clean_text(text)
 
     def edit_file(self, path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
@@ -68,20 +71,16 @@ class ChangeTools:
             if len(places) > 1 and not replace_all:
                 raise WorkspaceError(_ambiguous(file.text, places, path))
             if len(places) > MAX_REPLACED:
-                raise WorkspaceError(
-                    f"old_text stands more than {MAX_REPLACED:,} times in {shown(path)}. Use a program."
-                )
+                raise WorkspaceError(say("old_text_often", limit=MAX_REPLACED, path=shown(path)))
             change = _Change(file.text, places, _fitting(clean_text(new_text), file.text))
             _require_size(change.size, path)  # before it is made: it may be larger than the memory
             after = change.after()
             if after == file.text:
-                raise WorkspaceError(
-                    f"Nothing to change in {shown(path)}: old_text and new_text are the same."
-                )
+                raise WorkspaceError(say("no_change", path=shown(path)))
             data = file.bytes_of(after)
             _require_size(len(data), path)
             self._workspace.write(path, data, make_folders=False)
-        return clean_text(f"Edited {shown(path)}{change.shown()}")
+        return clean_text(say("edited", path=shown(path)) + change.shown())
 
     def _read(self, path: str) -> EncodedText:
         with self._workspace.open_for_reading(path) as opened:
@@ -89,24 +88,19 @@ class ChangeTools:
         _require_size(len(data), path)
         file = EncodedText.of(data)
         if file is None:
-            raise WorkspaceError(f"{shown(path)} is not text, so it cannot be edited.")
+            raise WorkspaceError(say("not_editable", path=shown(path)))
         return file
 
 
 def _require_size(size: int, path: str) -> None:
     if size > MAX_FILE_BYTES:
-        raise WorkspaceError(
-            f"{shown(path)} would be larger than {MAX_FILE_BYTES:,} bytes, the most that these tools change. "
-            "Use a program for it."
-        )
+        raise WorkspaceError(say("too_large", path=shown(path), limit=MAX_FILE_BYTES))
 
 
 def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
     """Where the old text stands, up to one place more than is used; line ends of all kinds are the same."""
     if not old_text:
-        raise WorkspaceError(
-            "old_text is empty. Give the text to replace; to write a whole file use write_file."
-        )
+        raise WorkspaceError(say("old_text_empty"))
     plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
     step, most = (1, MAX_PLACES) if overlapping else (len(old), MAX_REPLACED)
     starts = list(islice(_starts(plain, old, step), most + 1))
@@ -138,11 +132,8 @@ def _fitting(new_text: str, text: str) -> str:
 def _ambiguous(text: str, places: list[tuple[int, int]], path: str) -> str:
     numbers = _line_numbers(text, [start for start, _ in places[:MAX_PLACES]])
     many = len(places) > MAX_PLACES
-    count, more = (f"more than {MAX_PLACES}", ", ...") if many else (str(len(places)), "")
-    return (
-        f"old_text stands {count} times in {shown(path)}, at lines {numbers}{more}. Add lines around "
-        "it until only one place fits, or set replace_all."
-    )
+    count, more = (say("more_than", count=MAX_PLACES), ", ...") if many else (str(len(places)), "")
+    return say("ambiguous", count=count, path=shown(path), numbers=numbers + more)
 
 
 def _line_numbers(text: str, starts: list[int]) -> str:
@@ -192,10 +183,11 @@ class _Change:
 
     def _count(self) -> str:
         if len(self.places) == 1:
-            return "."
+            return say("one_place")
         starts = [start for start, _ in self.places[:MAX_PLACES]]
         more = ", ..." if len(self.places) > MAX_PLACES else ""
-        return f" in {len(self.places)} places (lines {_line_numbers(self.before, starts)}{more}); the first:"
+        numbers = _line_numbers(self.before, starts) + more
+        return say("many_places", count=len(self.places), numbers=numbers)
 
 
 def _same(old: list[str], new: list[str]) -> tuple[int, int]:
@@ -217,5 +209,5 @@ def _line_end(text: str, at: int) -> int:
 def _marked(mark: str, lines: list[str]) -> list[str]:
     shown_lines = [f"{mark}{line[:MAX_SHOWN_CHARS]}" for line in lines[:MAX_SHOWN_LINES]]
     if len(lines) > MAX_SHOWN_LINES:
-        shown_lines.append(f"{mark}[{len(lines) - MAX_SHOWN_LINES} more lines]")
+        shown_lines.append(mark + say("more_lines", count=len(lines) - MAX_SHOWN_LINES))
     return shown_lines

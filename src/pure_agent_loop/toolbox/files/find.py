@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
 from pure_agent_loop.toolbox.files.walking import Walk
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FOUND = 500
@@ -37,7 +38,7 @@ def find(workspace: Workspace, pattern: str, path: str, hidden: bool, seconds: f
             if leaves_out(each.parts[-1]) or not wanted.matches(each.parts):
                 continue
             if len(found) == MAX_FOUND:
-                found.append(f"[only the first {MAX_FOUND} are shown; use a narrower pattern]")
+                found.append(say("only_first", count=MAX_FOUND))
                 break
             found.append(start + "/".join(each.parts))
     if not found:
@@ -49,15 +50,15 @@ def find(workspace: Workspace, pattern: str, path: str, hidden: bool, seconds: f
 def _left_out(walk: Walk, seconds: float | None) -> Iterator[str]:
     """What was not searched, and why; `seconds` if they are over."""
     if seconds is not None:
-        yield f"[stopped after {seconds:g} seconds: use a simpler pattern or a narrower path]"
+        yield f"[{say('stopped', seconds=seconds)}]"
     if not walk.complete:
-        yield "[not every folder was searched: too many, too deep, or not readable]"
+        yield f"[{say('not_all_folders')}]"
 
 
 def _nothing(pattern: str, hidden: bool) -> str:
     ways = []
     if "/" not in pattern:
-        ways.append(f"'**/{pattern}' also looks into folders")
+        ways.append(say("into_folders", pattern=pattern))
     if not hidden:
-        ways.append("hidden=true also finds names that begin with a dot, node_modules and __pycache__")
-    return f"No file matches {pattern!r}." + (f" {'; '.join(ways)}." if ways else "")
+        ways.append(say("also_hidden"))
+    return say("no_match", pattern=pattern) + (say("ways", ways="; ".join(ways)) if ways else "")

@@ -17,6 +17,7 @@ from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
 from pure_agent_loop.toolbox.files.matching import Line, LinePattern, Matcher, find_ripgrep
 from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
 from pure_agent_loop.toolbox.files.walking import Found, Walk
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
@@ -46,10 +47,7 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     """The lines that fit, each behind its file and number."""
     text = options.pattern.pattern
     if not text or len(text) > MAX_PATTERN_CHARS or "\n" in text or "\0" in text:
-        raise WorkspaceError(
-            f"The pattern must have 1 to {MAX_PATTERN_CHARS} characters and stand in one line: grep looks at "
-            "each line alone."
-        )
+        raise WorkspaceError(say("grep_pattern", limit=MAX_PATTERN_CHARS))
     ripgrep = find_ripgrep(workspace.root) if options.use_ripgrep else None
     matcher = Matcher(options.pattern, ripgrep, options.seconds)
     source = Source(workspace, options)
@@ -62,11 +60,9 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     if source.error is not None:
         raise source.error
     if matcher.failed:
-        source.notes.add("the search ended early: its program failed")
+        source.notes.add(say("search_failed"))
     if matcher.too_slow:
-        source.notes.add(
-            f"stopped after {options.seconds:g} seconds: use a simpler pattern or a narrower path"
-        )
+        source.notes.add(say("stopped", seconds=options.seconds))
     return clean_text(report.text(source.notes))
 
 
@@ -131,7 +127,7 @@ class Source:
                 if content is not None:
                     yield "/".join((*start, *each.parts)), content
         if not walk.complete:
-            self.notes.add("not every folder was searched: too many, too deep, or not readable")
+            self.notes.add(say("not_all_folders"))
 
     def _enters(self, parts: tuple[str, ...]) -> bool:
         if self._is_late() or self._leaves_out(parts[-1]):
@@ -156,7 +152,7 @@ class Source:
                 self._workspace.readable(each.folder.open(each.parts[-1], os.O_RDONLY), name)
             )
         except (OSError, WorkspaceError):  # gone, replaced by a link, not for us, or with several names
-            self.notes.add("some files could not be read; read_file says why")
+            self.notes.add(say("unread_files"))
             return None
 
     def _content(self, opened: BinaryIO) -> bytes | None:
@@ -164,7 +160,7 @@ class Source:
             data = opened.read(MAX_FILE_BYTES + 1)
         if len(data) <= MAX_FILE_BYTES:
             return data
-        self.notes.add(f"files larger than {MAX_FILE_BYTES:,} bytes were not searched")
+        self.notes.add(say("large_files", limit=MAX_FILE_BYTES))
         return None
 
 
@@ -221,10 +217,9 @@ class _Report:
 
     def text(self, notes: set[str]) -> str:
         """All of it."""
-        lines = list(self._lines) or ["No line matches."]
+        lines = list(self._lines) or [say("no_line")]
         if self._more:
-            what = "files" if self._files_only else "matches"
-            notes = notes | {f"only the first {self._count} {what} are shown; there are more"}
+            notes = notes | {say("first_files" if self._files_only else "first_matches", count=self._count)}
         return "\n".join([*lines, *(f"[{note}]" for note in sorted(notes))])
 
 

@@ -15,12 +15,14 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.words import say
 
 CHECK_SECONDS = 10.0
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
@@ -91,7 +93,9 @@ class Matcher:
         process = _started(self._command)
         assert process.stdin is not None
         assert process.stdout is not None
-        feeder = threading.Thread(target=_feed, args=(process.stdin, pieces), name="pal-grep", daemon=True)
+        feeder = threading.Thread(
+            target=copy_context().run, args=(_feed, process.stdin, pieces), name="pal-grep", daemon=True
+        )
         alarm = threading.Timer(self._seconds, self._kill, (process,))
         alarm.daemon = True
         alarm.start()
@@ -197,10 +201,7 @@ def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
         if done.returncode in (0, _NO_MATCH):
             return command
         problem = done.stderr.decode("utf-8", "replace").strip()
-    raise WorkspaceError(
-        f"{pattern[:200]!r} is not a valid regular expression: {problem[:300]}. Put a backslash before "
-        "characters that are meant as such, for example '\\('."
-    )
+    raise WorkspaceError(say("bad_regex", pattern=pattern[:200], problem=problem[:300]))
 
 
 def _try(command: _Command) -> subprocess.CompletedProcess[bytes]:
@@ -215,6 +216,6 @@ def _try(command: _Command) -> subprocess.CompletedProcess[bytes]:
             timeout=CHECK_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", b"it takes too long to prepare")
+        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", say("slow_regex").encode())
     except OSError as error:
         return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", str(error).encode())

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 
 from pure_agent_loop.toolbox.complaints import shown
+from pure_agent_loop.toolbox.files.words import say
 
 MAX_LINES = 20_000  # of a file; beyond, no similar lines are looked for
 MAX_COMPARED = 20_000_000  # pairs of characters; beyond, the rest of the lines is not compared
@@ -14,10 +15,10 @@ MAX_SHOWN = 12
 SIMILAR = 0.6
 
 _DIFFERENCES: list[tuple[str, Callable[[str], str]]] = [
-    ("trailing spaces", str.rstrip),
-    ("indentation (tabs or spaces at the start of lines)", str.strip),
-    ("spaces within the lines", lambda line: "".join(line.split())),
-    ("upper and lower case", lambda line: "".join(line.split()).casefold()),
+    ("trailing", str.rstrip),
+    ("indentation", str.strip),
+    ("inner_spaces", lambda line: "".join(line.split())),
+    ("case", lambda line: "".join(line.split()).casefold()),
 ]
 _ESCAPES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 
@@ -30,21 +31,19 @@ def why_not_found(text: str, old: str, path: str) -> str:
         old: What was looked for, with plain line ends.
         path: The file's name.
     """
-    start = f"old_text is not in {shown(path)}."
+    start = say("not_in_file", path=shown(path))
     lines = [line.rstrip("\r") for line in text.split("\n")]
     wanted = old.strip("\n").split("\n")
     if "\n".join(lines).count(old.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')):
-        return (
-            f'{start} It is there with line breaks, tabs or quotes instead of \\n, \\t or \\". Write those.'
-        )
+        return say("escaped", start=start)
     for what, plain in _DIFFERENCES:
         at = _find([plain(line.translate(_ESCAPES)) for line in lines], wanted, plain)
         if at is not None:
-            return f"{start} What differs is {what}. The file has:\n{_numbered(lines, at, len(wanted))}"
+            return say("differs", start=start, what=say(what), lines=_numbered(lines, at, len(wanted)))
     at = _nearest(lines, wanted) if len(lines) <= MAX_LINES else None
     if at is None:
-        return f"{start} Nothing in it is similar. Use read_file or grep to see what it has."
-    return f"{start} The most similar lines are:\n{_numbered(lines, at, len(wanted))}\nUse them as they are."
+        return say("nothing_similar", start=start)
+    return say("similar", start=start, lines=_numbered(lines, at, len(wanted)))
 
 
 def _find(lines: list[str], wanted: list[str], plain: Callable[[str], str]) -> int | None:
@@ -79,7 +78,8 @@ def _nearest(lines: list[str], wanted: list[str]) -> int | None:
 def _numbered(lines: list[str], at: int, count: int) -> str:
     chosen = lines[at : at + min(count, MAX_SHOWN)]
     return "\n".join(
-        f"line {number}: {_visible(line[:MAX_LINE_CHARS])}" for number, line in enumerate(chosen, at + 1)
+        say("numbered", number=number, line=_visible(line[:MAX_LINE_CHARS]))
+        for number, line in enumerate(chosen, at + 1)
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
+from pure_agent_loop.toolbox.files.words import say
 
 MAX_PATTERN_CHARS = 1_000
 MAX_CHOICES = 64
@@ -28,7 +29,7 @@ class PathPattern:
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_PATTERN_CHARS:
-            raise WorkspaceError(f"The pattern is longer than {MAX_PATTERN_CHARS} characters.")
+            raise WorkspaceError(say("pattern_too_long", limit=MAX_PATTERN_CHARS))
         self._choices = [_names(each, pattern) for each in _choices(pattern)]
         self._regexes: dict[str, re.Pattern[str]] = {}
 
@@ -86,22 +87,20 @@ def _choices(pattern: str) -> list[str]:
             before, after = each[: found.start()], each[found.end() :]
             open_ += [f"{before}{choice}{after}" for choice in found[1].split(",")]
         if len(done) + len(open_) > MAX_CHOICES:
-            raise WorkspaceError(f"The pattern {shown(pattern)} offers more than {MAX_CHOICES} choices.")
+            raise WorkspaceError(say("too_many_choices", pattern=shown(pattern), limit=MAX_CHOICES))
     return done
 
 
 def _names(choice: str, pattern: str) -> _Names:
     if choice.startswith(("/", "~")) or ".." in choice.split("/"):
-        raise WorkspaceError(
-            f"The pattern {shown(pattern)} must be relative, without '..'. Give the folder as path."
-        )
+        raise WorkspaceError(say("pattern_relative", pattern=shown(pattern)))
     names: list[str] = []
     for name in choice.split("/"):
         if name in ("", ".") or (name == _ANY_DEPTH and names[-1:] == [_ANY_DEPTH]):
             continue
         names.append(name)
     if not names:
-        raise WorkspaceError("The pattern is empty. Give one such as '**/*.py'.")
+        raise WorkspaceError(say("pattern_empty"))
     return tuple(names)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pure_agent_loop.media import MAX_BYTES, inspect_image
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import shown
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.workspace import Workspace
+from pure_agent_loop.toolbox.words import TOOLS
 
 
 class PictureTools:
@@ -20,7 +22,7 @@ class PictureTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
-        return [Tool(self.read_image, read_only=True)]
+        return [Tool(self.read_image, read_only=True, words=TOOLS["read_image"])]
 
     def read_image(self, path: str) -> str:
         """Say what a picture is: its format, size and dimensions. PNG, JPEG, GIF and WebP.
@@ -31,5 +33,5 @@ class PictureTools:
         with self._workspace.open_for_reading(path) as file:
             data = file.read(MAX_BYTES + 1)
         image = inspect_image(data, name=path)
-        size = f"{image.width} x {image.height} pixels, {len(data):,} bytes"
-        return f"{shown(path)}: {image.kind.upper()}, {size}."
+        about = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
+        return say("picture", path=shown(path), size=len(data), **about)

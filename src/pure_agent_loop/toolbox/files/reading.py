@@ -11,7 +11,9 @@ from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.workspace import Entry, Workspace
+from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
@@ -47,7 +49,9 @@ class FileTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
-        return [Tool(function, read_only=True) for function in (self.list_dir, self.read_file)]
+        return [
+            Tool(each, read_only=True, words=TOOLS[each.__name__]) for each in (self.list_dir, self.read_file)
+        ]
 
     def list_dir(self, path: str = ".") -> str:
         """List the files and folders in a folder. Folders end with a slash; files show their size.
@@ -57,11 +61,11 @@ class FileTools:
         """
         listing = self._workspace.list(path, MAX_ENTRIES)
         if not listing.total:
-            return "(the folder is empty)"
+            return say("empty_folder")
         lines = [_line(entry) for entry in listing.entries]
         more = listing.total - len(lines)
         if more > 0:
-            lines.append(f"[{more} more entries are not shown]")
+            lines.append(say("more_entries", count=more))
         return clean_text("\n".join(lines))
 
     def read_file(self, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -86,13 +90,13 @@ def _line(entry: Entry) -> str:
     if entry.kind == "folder":
         return f"{entry.name}/"
     if entry.kind == "file":
-        return f"{entry.name} ({entry.size:,} bytes)"
-    return f"{entry.name} ({'symbolic link' if entry.kind == 'link' else 'not a regular file'})"
+        return say("entry_size", name=entry.name, size=entry.size)
+    return say("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
 
 
 def _described(path: str, head: bytes, size: int) -> str:
-    kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "binary data")
-    return clean_text(f"{path!r} is not text: {kind}, {size:,} bytes. It cannot be shown.")
+    kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "binary")
+    return clean_text(say("no_text", path=path, kind=say(kind), size=size))
 
 
 def _encoding(head: bytes) -> str:
@@ -150,21 +154,19 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _Page:
 
 def _shown(page: _Page, path: str) -> str:
     if not page.total:
-        return "(the file is empty)"
+        return say("empty_file")
     if not page.lines and not page.all_counted:
-        raise WorkspaceError(
-            f"{path!r} is too large to find line {page.first}: it is not among the first {page.total:,} "
-            "lines. Use grep or another program."
-        )
+        raise WorkspaceError(say("line_too_far", path=path, line=page.first, total=page.total))
     if not page.lines:
-        raise WorkspaceError(f"{path!r} has {page.total} lines; offset={page.first} is past its end.")
+        raise WorkspaceError(say("offset_past", path=path, total=page.total, line=page.first))
     last = page.first + len(page.lines) - 1
     text = clean_text("".join(page.lines))
     if page.first == 1 and last == page.total and not page.cut:
         return text
-    notes = [f"lines {page.first}-{last} of {'' if page.all_counted else 'more than '}{page.total}"]
+    which = "page_lines" if page.all_counted else "page_lines_more"
+    notes = [say(which, first=page.first, last=last, total=page.total)]
     if page.cut:
-        notes.append(f"line {last} is too long and was cut")
+        notes.append(say("line_cut", line=last))
     if last < page.total:
-        notes.append(f"call read_file again with offset={last + 1} for more")
+        notes.append(say("read_on", offset=last + 1))
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"

@@ -7,6 +7,7 @@ from pure_agent_loop.toolbox.files.find import find
 from pure_agent_loop.toolbox.files.grep import MAX_CONTEXT, MAX_LINES, SECONDS, GrepOptions, grep
 from pure_agent_loop.toolbox.files.matching import LinePattern
 from pure_agent_loop.toolbox.files.workspace import Workspace
+from pure_agent_loop.toolbox.words import TOOLS
 
 
 class SearchTools:
@@ -25,7 +26,7 @@ class SearchTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
-        return [Tool(function, read_only=True) for function in (self.glob, self.grep)]
+        return [Tool(each, read_only=True, words=TOOLS[each.__name__]) for each in (self.glob, self.grep)]
 
     def glob(self, pattern: str, path: str = ".", hidden: bool = False) -> str:
         """Find files by name. Gives their paths, sorted.

@@ -19,6 +19,7 @@ from pure_agent_loop.toolbox.files import beneath
 from pure_agent_loop.toolbox.files.folder import Folder, unlinked_folder
 from pure_agent_loop.toolbox.files.protected import Protection, protected_below
 from pure_agent_loop.toolbox.files.walking import Kind, kind_of
+from pure_agent_loop.toolbox.files.words import say
 from pure_agent_loop.toolbox.files.writing import replace_file, require_replaceable
 
 MAX_PATH_CHARS = 4_096
@@ -109,7 +110,7 @@ class Workspace:
             WorkspaceError: It lies outside, or can be no path.
         """
         if "\0" in path or len(path) > MAX_PATH_CHARS or not _encodable(path):
-            raise WorkspaceError(f"{shown(path)} is not a valid path. Use a plain relative path.")
+            raise WorkspaceError(say("no_path", path=shown(path)))
         relative = self._relative(path)
         names: list[str] = []
         for name in relative.parts:
@@ -165,17 +166,11 @@ class Workspace:
 
     def _require_readable(self, status: os.stat_result, path: str) -> None:
         if stat.S_ISDIR(status.st_mode):
-            raise WorkspaceError(f"{shown(path)} is a folder. Use list_dir to see what is in it.")
+            raise WorkspaceError(say("use_list_dir", path=shown(path)))
         if not stat.S_ISREG(status.st_mode):
-            raise WorkspaceError(
-                f"{shown(path)} is not a regular file (a pipe or device). Only files can be read."
-            )
+            raise WorkspaceError(say("a_pipe", path=shown(path)))
         if status.st_nlink > 1 and self._hard_links == "refuse":
-            raise WorkspaceError(
-                f"{shown(path)} has {status.st_nlink} names (hard links), and the others may lie outside the "
-                "workspace, so it is not read. Use another file, or ask the user for a copy of it or for "
-                "hard_links='allow'."
-            )
+            raise WorkspaceError(say("hard_links", path=shown(path), count=status.st_nlink))
 
     def list(self, path: str = ".", limit: int = 500) -> Listing:
         """List a folder, sorted by name.
@@ -236,7 +231,7 @@ class Workspace:
         parts = self.parts(path)
         self._require_unprotected(parts, path)
         if not parts:
-            raise WorkspaceError(f"{shown(path)} is the workspace itself, not a file.")
+            raise WorkspaceError(say("itself", path=shown(path)))
         with (
             self._telling(path),
             self.changing,
@@ -250,10 +245,7 @@ class Workspace:
     def _require_unprotected(self, parts: tuple[str, ...], path: str) -> None:
         name = self._protection.found(parts)
         if name is not None:
-            raise WorkspaceError(
-                f"{shown(path)} is protected: programs run or obey what is in {name!r} without asking, so no "
-                "tool may write there. Tell the user what should be changed."
-            )
+            raise WorkspaceError(say("protected", path=shown(path), name=name))
 
     # -- Errors ------------------------------------------------------------------------------------
 
@@ -267,7 +259,9 @@ class Workspace:
 
     def _words(self, path: str, error: OSError) -> str:
         missing = error.errno == errno.ENOENT or (error.errno == errno.ENOTDIR and not self._opens(path))
-        return f"There is no {shown(path)}. {self._nearest(path)}" if missing else in_words(path, error)
+        if missing:
+            return say("missing", path=shown(path), instead=self._nearest(path))
+        return in_words(path, error)
 
     def _opens(self, path: str) -> bool:
         try:
@@ -286,7 +280,7 @@ class Workspace:
                 continue
             kinds: dict[str, str] = {each.name: each.kind for each in found}
             return instead("/".join(parts[:depth]), parts[depth], kinds)
-        return "Use list_dir to see what there is."
+        return say("see_list")
 
 
 def _scan(folder: Folder, limit: int) -> Listing:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.folder import Folder
+from pure_agent_loop.toolbox.files.words import say
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _PERMISSIONS = 0o777
@@ -73,7 +74,7 @@ def require_replaceable(before: os.stat_result | None, path: str) -> None:
     if stat.S_ISDIR(before.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(before.st_mode):
-        raise WorkspaceError(f"{shown(path)} is not a regular file (a pipe or device). It cannot be written.")
+        raise WorkspaceError(say("not_writable", path=shown(path)))
     if not before.st_mode & _SOME_MAY_WRITE:
         # Putting a file in its place needs no right to write it, but the mark is there for a reason.
-        raise WorkspaceError(f"{shown(path)} is marked as read-only. Ask the user before changing it.")
+        raise WorkspaceError(say("marked_read_only", path=shown(path)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pure_agent_loop.toolbox.words import say
+
 
 class Captured:
     """Bytes of any number; at most about `limit` of them are held at any time, and twice that while cutting.
@@ -41,7 +43,7 @@ class Captured:
         head = bytes(self._head).decode("utf-8", "replace").removesuffix("\ufffd")
         # The first bytes may be the rest of a character that was cut in two.
         rest = next((number for number, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
-        cut = f"\n[... {self.cut:,} bytes left out ...]\n"
+        cut = say("bytes_left_out", count=self.cut)
         return head.replace("\0", "\ufffd") + cut + _decoded(tail[rest:])
 
 

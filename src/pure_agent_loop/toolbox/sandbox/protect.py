@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.words import say
 
 # What other programs run or obey without being asked, at the top of a workspace: a choice of those in
 # `protected.PROTECTED`, since each missing one costs a mount. Of `.git` only what runs, so that commits work.
@@ -85,10 +86,7 @@ class Protected:
         for part in parts:
             at /= part
             if at.is_symlink():
-                raise WorkspaceError(
-                    f"{str(at.relative_to(self._root))!r} is a symbolic link and cannot be protected from "
-                    "commands, so none is run. A person must replace it by what it points to."
-                )
+                raise WorkspaceError(say("unprotected_link", path=str(at.relative_to(self._root))))
             if _PLACES.holds(at) or not at.exists():
                 return at
             if not at.is_dir():  # such as the `.git` file of a worktree: it is protected itself

@@ -21,6 +21,7 @@ from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
+from pure_agent_loop.toolbox.words import TOOLS, say
 
 MAX_TIMEOUT = 3_600.0
 # What the tool may take above the command's own time to end what the command began.
@@ -99,7 +100,13 @@ class Shell:
 
     def tool(self) -> Tool:
         """The tool, for ``Agent(tools=...)``."""
-        return Tool(self.shell, name="shell", timeout=MAX_TIMEOUT + _EXTRA_SECONDS, judge=self.judge)
+        return Tool(
+            self.shell,
+            name="shell",
+            timeout=MAX_TIMEOUT + _EXTRA_SECONDS,
+            judge=self.judge,
+            words=TOOLS["shell"],
+        )
 
     def judge(self, args: Mapping[str, Any], context: JudgeContext) -> Permission | None:
         """May this call be made? None leaves it to the mode: the sandbox holds the command back.
@@ -110,18 +117,14 @@ class Shell:
         """
         command = args.get("command")
         if not isinstance(command, str):
-            return Permission("deny", "The argument 'command' must be a text.")
+            return Permission("deny", say("command_no_text"))
         verdict = self._with_rules(context).judge(command)
         if verdict.behavior == "deny":
-            return Permission("deny", verdict.reason)
+            return Permission("deny", say("command_denied", reason=verdict.reason, command=command[:120]))
         if self.sandbox.name == "none" and not self._unsandboxed:
             if context.attended:
                 return Permission("ask", "there is no sandbox here: the command can do all that you can")
-            return Permission(
-                "deny",
-                "There is no sandbox on this machine and nobody to ask, so commands are not run. The "
-                "operator can allow it with unsandboxed=True (--unsandboxed-shell). Use other tools.",
-            )
+            return Permission("deny", say("no_sandbox"))
         if verdict.behavior == "allow":
             return ALLOWED
         held = self.sandbox.name != "none" and not verdict.by_rule
@@ -149,10 +152,10 @@ class Shell:
             timeout: Seconds after which it is ended; a default if left out.
         """
         if "\0" in command:
-            raise WorkspaceError("The command holds a NUL character. Leave it out.")
+            raise WorkspaceError(say("nul"))
         seconds = self._timeout if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
-            raise WorkspaceError(f"timeout must be more than 0 and at most {MAX_TIMEOUT:.0f} seconds.")
+            raise WorkspaceError(say("seconds_range", limit=MAX_TIMEOUT))
         with _home(self.sandbox.private_home) as home:
             finished = await self._run(command, seconds, home)
         return _told(finished, seconds)
@@ -177,7 +180,8 @@ class Shell:
                 home="" if inside else home,
             )
         except OSError as error:
-            raise WorkspaceError(f"The command could not be started: {error.strerror or error}.") from error
+            why = {"error": error.strerror or error, "kind": type(error).__name__}
+            raise WorkspaceError(say("not_started", **why)) from error
 
 
 # Our own user's start files are not for these commands.
@@ -187,7 +191,7 @@ _PLAIN_BASH = ("--noprofile", "--norc")
 def _bash() -> str:
     found = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
     if found is None:
-        raise WorkspaceError("There is no bash on this machine, so no command can be run. Use other tools.")
+        raise WorkspaceError(say("no_bash"))
     return found
 
 
@@ -216,23 +220,20 @@ def _remove(folder: Path) -> None:
 
 def _told(finished: Finished, seconds: float) -> str:
     if finished.problem:
-        raise WorkspaceError(f"The sandbox could not be started: {finished.problem[:500]}")
+        raise WorkspaceError(say("sandbox_failed", error=finished.problem[:500]))
     output = finished.output
-    lines = [output + ("" if output.endswith("\n") else "\n")] if output else ["(no output)\n"]
+    lines = [output + ("" if output.endswith("\n") else "\n")] if output else [say("no_output")]
     if finished.timed_out:
-        lines.append(
-            f"[ended after {seconds:g} seconds: the command did not finish. Give a larger timeout, or a "
-            "command that does less and needs no input]"
-        )
+        lines.append(say("timed_out", seconds=seconds))
     else:
         lines.append(_exit_line(finished.exit_code))
     if finished.killed > 0 and not finished.timed_out:
-        lines.append(f"\n[background processes left by the command were ended: {finished.killed}]")
+        lines.append(say("left_processes", count=finished.killed))
     if finished.truncated:
-        lines.append("\n[the middle of the output was left out; write it to a file and read parts of it]")
+        lines.append(say("output_cut"))
     return "".join(lines)
 
 
 def _exit_line(code: int | None) -> str:
     meaning = _SIGNALS.get(code or 0, "")
-    return f"[exit code {code}{': ' + meaning if meaning else ''}]"
+    return say("exit_signal", code=code, meaning=say(meaning)) if meaning else say("exit_code", code=code)

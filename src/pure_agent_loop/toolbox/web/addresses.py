@@ -12,6 +12,8 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pure_agent_loop.toolbox.web.words import say
+
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 MAX_URL = 8_000
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -87,52 +89,50 @@ def read_url(url: str) -> Target:
         AddressError: It is no plain web address.
     """
     if len(url) > MAX_URL:
-        raise AddressError(f"the address is longer than {MAX_URL} characters")
+        raise AddressError(say("url_too_long", limit=MAX_URL))
     if any(each <= " " or each in "\\\x7f" or each.isspace() or not each.isprintable() for each in url):
-        raise AddressError("the address holds white space, a backslash or invisible characters")
+        raise AddressError(say("url_characters"))
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise AddressError("the address cannot be read") from None
+        raise AddressError(say("url_unreadable")) from None
     scheme = parts.scheme.lower()
     if scheme not in ("http", "https"):
-        raise AddressError("only http:// and https:// addresses can be opened")
+        raise AddressError(say("url_scheme"))
     if "@" in parts.netloc:
-        raise AddressError("an address with a user name or password in it is not opened")
+        raise AddressError(say("url_user"))
     path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     query = urllib.parse.quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|")
     target = Target(scheme, _plain_host(host), _port(port, scheme), f"{path}?{query}" if query else path)
     if not path.startswith("/"):
-        raise AddressError("the address cannot be read")
+        raise AddressError(say("url_unreadable"))
     return target
 
 
 def _port(port: int | None, scheme: str) -> int:
     if port == 0:
-        raise AddressError("port 0 cannot be opened")
+        raise AddressError(say("port_zero"))
     return port or {"http": 80, "https": 443}[scheme]
 
 
 def _plain_host(host: str) -> str:
     if "%" in host:
-        raise AddressError("the host name holds a % sign")
+        raise AddressError(say("host_percent"))
     if ":" in host:
         try:
             return str(ipaddress.IPv6Address(host))
         except ValueError:
-            raise AddressError("the host is no IPv6 address") from None
+            raise AddressError(say("no_ipv6")) from None
     host = _ascii(host).removesuffix(".")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:  # 127.1, 0x7f000001, 2130706433, 0177.0.0.1
-            raise AddressError(
-                "the host is an IP address in an unusual spelling; write a.b.c.d or a name"
-            ) from None
+            raise AddressError(say("odd_ip")) from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise AddressError("the host name cannot be read")
+        raise AddressError(say("host_unreadable"))
     return host
 
 
@@ -141,11 +141,11 @@ def _ascii(host: str) -> str:
     if host.isascii():
         return host.lower()
     if len(host) > 253:  # the codec takes quadratic time
-        raise AddressError("the host name cannot be read")
+        raise AddressError(say("host_unreadable"))
     try:
         return host.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise AddressError("the host name cannot be read") from None
+        raise AddressError(say("host_unreadable")) from None
 
 
 def _networks(
@@ -213,11 +213,10 @@ class AddressRules:
             AddressError: The rules do not let it be opened.
         """
         if _matches(target.host, self.deny_hosts):
-            raise AddressError(f"the host {target.host} is not allowed")
+            raise AddressError(say("host_denied", host=target.host))
         if self.allow_hosts and not _matches(target.host, self.allow_hosts):
-            raise AddressError(
-                f"the host {target.host} is not allowed; only: {', '.join(map(str, self.allow_hosts))}"
-            )
+            hosts = ", ".join(map(str, self.allow_hosts))
+            raise AddressError(say("host_not_listed", host=target.host, hosts=hosts))
 
     def checked(self, target: Target, found: Sequence[str]) -> list[IPAddress]:
         """The addresses behind a name, if every one of them may be opened.
@@ -232,9 +231,9 @@ class AddressRules:
         try:
             addresses = [ipaddress.ip_address(each) for each in found]
         except ValueError:
-            raise AddressError(f"the name {target.host} has an address that cannot be used") from None
+            raise AddressError(say("odd_address", host=target.host)) from None
         if not addresses:
-            raise AddressError(f"the name {target.host} has no address")
+            raise AddressError(say("no_address", host=target.host))
         for address in addresses:
             self._check(address, target)
         return addresses
@@ -243,16 +242,12 @@ class AddressRules:
         if (address, target.port) in self.allow_addresses:
             return
         if target.port not in WEB_PORTS and target.port not in self.allow_ports:
-            raise AddressError(f"port {target.port} is not opened; only the ports of web servers are")
+            raise AddressError(say("port_closed", port=target.port))
         if (address, None) in self.allow_addresses:
             return
         kind, may_be_opened = kind_of(address)
         if kind and not (self.allow_private and may_be_opened):
-            raise AddressError(f"{target.host} is no public address but {_article(kind)}; it is not opened")
-
-
-def _article(kind: str) -> str:
-    return kind if kind.startswith("a ") else f"a {kind} one" if kind[0] not in "u" else f"an {kind} one"
+            raise AddressError(say("not_public", host=target.host, kind=say(kind)))
 
 
 def _matches(host: str, patterns: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.prompts import Prompts, current_prompts
 from pure_agent_loop.support.redaction import shown_url
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -43,6 +43,8 @@ from pure_agent_loop.toolbox.web.wire_read import (
     media_type,
     request,
 )
+from pure_agent_loop.toolbox.web.words import say
+from pure_agent_loop.toolbox.words import TOOLS
 
 PAGE_CHARS = 20_000
 _KEPT_PAGES = 4
@@ -92,7 +94,7 @@ class Fetch:
         max_redirects: So many are followed.
         resolver: ``(host, port) -> IP addresses`` instead of the system's.
         ca_file: Certificates to trust instead of the system's, for servers of your own.
-        prompts: The words around the text; those of the default language if None.
+        prompts: The words around the text; those of the run if None.
 
     Raises:
         ConfigError: An argument cannot work.
@@ -129,7 +131,7 @@ class Fetch:
         self._read_timeout = read_timeout
         self._max_redirects = max_redirects
         self._resolve = resolver or _resolve
-        self._words = prompts or prompts_for()
+        self._words = prompts
         # The system's own authorities take long to read, and not every run fetches.
         self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         self._pages: OrderedDict[str, _Loaded] = OrderedDict()
@@ -142,7 +144,13 @@ class Fetch:
         whoever owns the host, so a page of anybody is no harmless thing to read.
         """
         read_only = bool(self._rules.allow_hosts)
-        return Tool(self.fetch, read_only=read_only, idempotent=True, timeout=self._timeout + 15)
+        return Tool(
+            self.fetch,
+            read_only=read_only,
+            idempotent=True,
+            timeout=self._timeout + 15,
+            words=TOOLS["fetch"],
+        )
 
     def fetch(self, url: str, offset: int = 0) -> str:
         """Read a web page or a text from the web. Long ones come in parts; the end of each says how to go on.
@@ -157,14 +165,14 @@ class Fetch:
             page = self._load(url)
             self._keep(url, page)
         if start and start >= len(page.text):
-            raise FetchError(f"the text has {len(page.text)} characters; offset={start} is past its end")
+            raise FetchError(say("past_text", total=len(page.text), offset=start))
         piece = page.text[start : start + PAGE_CHARS]
         framed = mark_untrusted(piece, shown_url(page.url), self._words)
         note = self._note(page, start, start + len(piece))
         return f"{framed}\n{note}" if note else framed
 
     def _note(self, page: _Loaded, start: int, end: int) -> str:
-        words, total = self._words, len(page.text)
+        words, total = self._words or current_prompts(), len(page.text)
         if end >= total and start == 0 and not page.is_cut:
             return ""
         what = words.page_next.format(offset=end) if end < total else ""
@@ -188,7 +196,7 @@ class Fetch:
             target, answer = self._follow(url, limits)
             return _loaded(target, answer)
         except (AddressError, WireError) as error:
-            raise FetchError(f"{error}.") from None
+            raise FetchError(say("sentence", text=error)) from None
 
     def _follow(self, url: str, limits: WireLimits) -> tuple[Target, Answer]:
         target = read_url(url)
@@ -197,7 +205,7 @@ class Fetch:
             if answer.status not in REDIRECTS or "location" not in answer.headers:
                 return target, answer
             target = _redirected(target, answer.headers["location"])
-        raise WireError(f"the address leads on more than {self._max_redirects} times")
+        raise WireError(say("leads_on", count=self._max_redirects))
 
     def _ask(self, target: Target, limits: WireLimits) -> Answer:
         self._rules.check_name(target)
@@ -214,7 +222,7 @@ class Fetch:
         try:
             return list(self._resolve(target.host, target.port))
         except (OSError, UnicodeError):
-            raise WireError(f"there is no host of the name {target.host}, or it was not found") from None
+            raise WireError(say("no_host", host=target.host)) from None
 
 
 def _resolve(host: str, port: int) -> list[str]:
@@ -228,22 +236,21 @@ def _redirected(target: Target, location: str) -> Target:
     try:
         joined = urllib.parse.urljoin(target.url, location)
     except ValueError:
-        raise AddressError("the page leads on to an address that cannot be read") from None
+        raise AddressError(say("leads_nowhere")) from None
     try:
         new = read_url(joined)
     except AddressError as error:
-        raise AddressError(f"the page leads on elsewhere, and {error}") from None
+        raise AddressError(say("leads_elsewhere", error=error)) from None
     if target.scheme == "https" and new.scheme == "http":
-        raise AddressError("the page leads on from https to http, which is not secure")
+        raise AddressError(say("leads_to_http"))
     return new
 
 
 def _loaded(target: Target, answer: Answer) -> _Loaded:
     if answer.status >= 400 or answer.status in REDIRECTS:
-        raise WireError(f"the server answered with status {answer.status}")
+        raise WireError(say("status", status=answer.status))
     if not is_text(answer.headers) or _is_binary(answer.body):
-        kind = _shown_kind(answer)
-        raise WireError(f"it is no text but {kind}, which cannot be shown")
+        raise WireError(say("page_no_text", kind=_shown_kind(answer)))
     text = _decoded(answer)
     if _is_html(answer):
         return _Loaded(target.url, html_to_text(text, target.url), answer.is_cut)
@@ -251,13 +258,13 @@ def _loaded(target: Target, answer: Answer) -> _Loaded:
 
 
 def _shown_kind(answer: Answer) -> str:
-    kind = re.sub(r"[^a-z0-9.+/-]", "", media_type(answer.headers))[:60] or "binary data"
+    kind = re.sub(r"[^a-z0-9.+/-]", "", media_type(answer.headers))[:60] or say("binary_page")
     length = answer.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) < 16  # "²" is a digit to Python
-    size = f"{int(length):,} bytes" if is_number else "of unknown size"
+    size = int(length) if is_number else None
     if answer.body and not answer.is_cut:
-        size = f"{len(answer.body):,} bytes"
-    return f"{kind}, {size}"
+        size = len(answer.body)
+    return say("page_kind_unsized", kind=kind) if size is None else say("page_kind", kind=kind, size=size)
 
 
 def _is_binary(body: bytes) -> bool:

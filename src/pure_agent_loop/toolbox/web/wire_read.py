@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.toolbox.web.addresses import IPAddress, Target
+from pure_agent_loop.toolbox.web.words import say
 
 USER_AGENT = "pure-agent-loop-fetch"
 ACCEPT = "text/html, text/plain, application/json, application/xml, text/*;q=0.9, */*;q=0.1"
@@ -67,7 +68,7 @@ class WireLimits:
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise WireError("the server took too long")
+            raise WireError(say("too_slow"))
         return min(left, self.read_timeout)
 
 
@@ -93,13 +94,14 @@ def request(
             sock = context.wrap_socket(sock, server_hostname=target.host)
         return _ask(_BoundedSocket(sock, limits), target, limits)
     except ssl.SSLCertVerificationError as error:
-        raise WireError(f"the certificate of {target.host} is not valid: {error.verify_message}") from error
+        raise WireError(say("certificate", host=target.host, error=error.verify_message)) from error
     except ssl.SSLError as error:
-        raise WireError(f"no secure connection to {target.host}: {error.reason or 'TLS failed'}") from error
+        raise WireError(say("no_tls", host=target.host, error=error.reason or "TLS failed")) from error
     except TimeoutError as error:
-        raise WireError("the server took too long") from error
+        raise WireError(say("too_slow")) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise WireError(f"{target.host} gave no proper answer: {_error_words(error)}") from error
+        kind = type(error).__name__
+        raise WireError(say("no_answer", host=target.host, error=_error_words(error), kind=kind)) from error
     finally:
         if sock is not None:
             sock.close()
@@ -150,7 +152,7 @@ class _BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._room <= 0:
-            raise WireError("the server sent more than is read")
+            raise WireError(say("too_much"))
         self._sock.settimeout(self._limits.left())
         count = self._sock.recv_into(buffer)
         self._room -= count
@@ -209,7 +211,7 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
                 pieces.append(piece)
                 size += len(piece)
     except zlib.error as error:
-        raise WireError("the page is compressed in a way that cannot be read") from error
+        raise WireError(say("odd_compression")) from error
     except (WireError, OSError, http.client.HTTPException):
         if not size:
             raise
@@ -222,7 +224,7 @@ def _unpacker(coding: str) -> Any:
     if coding in ("", "identity"):
         return lambda data, limit: [data[:limit]]
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise WireError("the page is compressed in a way that cannot be read")
+        raise WireError(say("odd_compression"))
     return _Inflater().feed
 
 

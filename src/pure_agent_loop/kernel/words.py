@@ -1,0 +1,66 @@
+"""What calls, permissions and hooks say to a model, each in English and Chinese."""
+
+from __future__ import annotations
+
+from pure_agent_loop.support.language import Sentences
+
+say = Sentences(
+    {
+        # -- permissions -----------------------------------------------------------------------------
+        "rule_forbids": ("The rule {rule!r} forbids it.", "规则 {rule!r} 禁止这样做。"),
+        "plan_mode": (
+            "In plan mode only tools that change nothing may be used.",
+            "在计划模式下只能使用不做任何改动的工具。",
+        ),
+        "rule_asks": ("the rule {rule!r}", "规则 {rule!r}"),
+        "mode_asks": ("the mode 'ask'", "'ask' 模式"),
+        "question_failed": ("The question failed: {error}", "询问失败：{error}"),
+        "hook_failed": ("A hook failed: {error}", "钩子失败：{error}"),
+        "no_before_tool": (
+            "it must return a BeforeTool or None; it returned {value}.",
+            "它必须返回 BeforeTool 或 None；返回的是 {value}。",
+        ),
+        "no_arguments": (
+            "Arguments must be a dict; they are {value}.",
+            "参数必须是 dict；得到的是 {value}。",
+        ),
+        # -- summaries -------------------------------------------------------------------------------
+        "call_of": ("call of {tool}", "{tool} 的调用"),
+        "result_of": ("result of {tool}", "{tool} 的结果"),
+        "result_of_unknown": ("result of a call", "一次调用的结果"),
+        # -- arguments that cannot be read -----------------------------------------------------------
+        "too_deep": ("are nested too deeply", "嵌套过深"),
+        "no_json": ("are not valid JSON ({error})", "不是有效的 JSON（{error}）"),
+        "no_object": ("must be a JSON object, not {kind}", "必须是 JSON 对象，而不是 {kind}"),
+        "arguments": ("the arguments {problem}. You wrote: {preview}", "参数{problem}。你写的是：{preview}"),
+        "cut_off": (
+            "the arguments were cut off ({reason}). You wrote: {written}",
+            "参数被截断（{reason}）。你写的是：{written}",
+        ),
+        "json_error": ("{error}", "第 {line} 行第 {column} 列有语法错误"),
+        "not_allowed": ("{value} is not allowed", "不允许使用 {value}"),
+        "out_of_range": ("{value} is out of range", "{value} 超出范围"),
+        "key_twice": ("the key {key!r} is given twice", "键 {key!r} 出现了两次"),
+        # -- pictures --------------------------------------------------------------------------------
+        "image_too_large": (
+            "{name}: the image has {size:,} bytes; at most {limit:,}. Make it smaller.",
+            "{name}：图片有 {size:,} 字节；最多 {limit:,}。请缩小它。",
+        ),
+        "no_image": (
+            "{name} is no PNG, JPEG, GIF or WebP image. Convert it to one of these.",
+            "{name} 不是 PNG、JPEG、GIF 或 WebP 图片。请转换成其中之一。",
+        ),
+        "image_damaged": (
+            "{name}: the image is damaged or cut off. Get a whole copy of it.",
+            "{name}：图片已损坏或不完整。请获取完整的副本。",
+        ),
+        "image_sides": (
+            "{name}: the image is {width} x {height}; each side may be 1 to {limit} pixels. Resize it.",
+            "{name}：图片为 {width} x {height}；每边须为 1 到 {limit} 像素。请调整大小。",
+        ),
+        # -- tools that end in a strange way ---------------------------------------------------------
+        "cancelled_itself": ("the tool cancelled itself", "工具自行取消"),
+        "raised_cancelled": ("the tool raised CancelledError", "工具抛出了 CancelledError"),
+        "interrupted": ("interrupted", "被中断"),
+    }
+)

@@ -1,0 +1,162 @@
+"""Every sentence exists in both languages, is used, and can be said in other words."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.helpers import tool_texts
+
+import pure_agent_loop
+from pure_agent_loop import Agent, ConfigError, Tool, ToolRegistry, prompts_for, tool
+from pure_agent_loop.prompts import _SENTENCES, ToolWords, current_prompts
+from pure_agent_loop.support.language import Sentences, blanks, default_language, in_language, speaking
+from pure_agent_loop.testing import ScriptedLLM, call
+from pure_agent_loop.toolbox import (
+    Fetch,
+    PictureTools,
+    TodoList,
+    Workspace,
+    ask_user_tool,
+    calculator,
+    workspace_tools,
+)
+
+TABLES: dict[str, Sentences] = {name: import_module(f"pure_agent_loop.{name}").say for name in _SENTENCES}
+EVERY = [(place, name) for place, say in TABLES.items() for name in say.pairs]
+SOURCE = Path(pure_agent_loop.__file__).parent
+ZH = prompts_for("zh")
+
+
+def all_tools(folder: Path) -> list[Tool]:
+    pictures = PictureTools(Workspace(folder)).tools()
+    own = [ask_user_tool(), calculator, Fetch().tool(), *TodoList().tools()]
+    return [*workspace_tools(folder), *pictures, *own]
+
+
+def texts_in_the_source() -> set[str]:
+    paths = (path for path in SOURCE.rglob("*.py") if path.name != "words.py")
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return {each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def names_said() -> set[str]:
+    """The names of sentences in the modules that say them."""
+    found = set()
+    for text in (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(text if "words import" in text else "")):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if name.startswith("say") and isinstance(node.args[0], ast.Constant):
+                found.add(node.args[0].value)
+    return found
+
+
+@pytest.mark.parametrize(("place", "name"), EVERY)
+def test_a_sentence_is_in_both_languages(place, name):
+    english, chinese = TABLES[place].pairs[name]
+    assert english.isascii()
+    assert not chinese.isascii() or name in ("sentence",)
+    assert blanks(chinese) - blanks(english) <= {"code", "kind", "line", "column", "command"}
+
+
+def test_no_name_stands_in_two_tables():
+    assert len({name for _, name in EVERY}) == len(EVERY)
+
+
+def test_every_name_that_is_said_is_there_and_the_other_way_round():
+    known = {name for _, name in EVERY}
+    assert names_said() <= known
+    assert known <= texts_in_the_source()
+
+
+def test_every_tool_is_described_in_chinese(tmp_path):
+    for each in all_tools(tmp_path):
+        function = each.to_openai_schema(ZH)["function"]
+        described = function["parameters"]["properties"]
+        assert described.keys() == each.parameters["properties"].keys()
+        for text in (function["description"], *(part["description"] for part in described.values())):
+            assert not text.isascii(), each.name
+        assert each.to_openai_schema(prompts_for("en")) == each.to_openai_schema()
+
+
+def test_a_sentence_in_other_words(tmp_path):
+    mine = replace(ZH, sentences={"missing": "{path}?"})
+    with ScriptedLLM([call("read_file", path="a"), "好"]) as llm:
+        result = Agent(llm=llm, tools=workspace_tools(tmp_path), prompts=mine).run("去")
+    assert "错误信息：'a'?" in tool_texts(result.messages)[0]
+
+
+def test_a_tool_in_other_words():
+    mine = replace(ZH, tools={"calculator": ToolWords("算。", {"expression": "式。"})})
+    with ScriptedLLM(["好"]) as llm:
+        Agent(llm=llm, tools=[calculator], prompts=mine).run("去")
+    (offered,) = llm.requests[0].tools
+    assert offered["function"]["description"] == "算。"
+    assert offered["function"]["parameters"]["properties"]["expression"]["description"] == "式。"
+
+
+def test_a_tool_of_your_own_in_two_languages():
+    @tool(words={"zh": ToolWords("加。", {"a": "一个数。"})})
+    def add(a: int, b: int) -> int:
+        """Add.
+
+        Args:
+            a: One.
+            b: Other.
+        """
+        return a + b
+
+    english, chinese = (add.to_openai_schema(prompts_for(each))["function"] for each in ("en", "zh"))
+    assert english == add.to_openai_schema()["function"]
+    assert chinese["description"] == "加。"
+    described = chinese["parameters"]["properties"]
+    assert [described[name]["description"] for name in "ab"] == ["一个数。", "Other."]
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"sentences": {"mising": "x"}}, "there is none of the name 'mising'"),
+        ({"sentences": {"missing": "{pth}"}}, "pth is not filled in there. Known: instead, path"),
+        ({"sentences": {"missing": "{path"}}, "cannot be filled in"),
+        ({"language": "fr"}, "language='fr' is not known"),
+    ],
+)
+def test_what_could_not_be_said_is_refused(field, message):
+    with pytest.raises(ConfigError, match=message):
+        replace(ZH, **field)
+
+
+def test_words_for_a_parameter_that_is_not_there_are_refused():
+    mine = replace(ZH, tools={"calculator": ToolWords("算。", {"expresion": "式。"})})
+    with pytest.raises(ConfigError, match="'calculator': there is no parameter 'expresion'"):
+        Agent(llm=ScriptedLLM([]), tools=[calculator], prompts=mine)
+
+
+def test_the_schemas_are_made_once_for_a_language():
+    registry = ToolRegistry([calculator])
+    assert registry.to_openai_schema(ZH) is registry.to_openai_schema(ZH)
+    assert registry.to_openai_schema() == [calculator.to_openai_schema()]
+    assert json.dumps(registry.to_openai_schema(ZH)) != json.dumps(registry.to_openai_schema())
+
+
+def test_the_language_of_a_run_holds_inside_it_only(monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "en")
+    heard = []
+
+    @tool
+    def listen() -> str:
+        """听。"""
+        heard.append((default_language(), current_prompts()))
+        return ""
+
+    with ScriptedLLM([call("listen"), "好"]) as llm:
+        Agent(llm=llm, tools=[listen], language="zh").run("去")
+    assert heard == [("zh", ZH)]
+    assert default_language() == "en"
+    with speaking(ZH):
+        assert in_language({"en": 1, "zh": 2}) == 2
