@@ -26,6 +26,7 @@ from pure_agent_loop.snapshots.values import (
     ObjectsMissingError,
     SnapshotError,
 )
+from pure_agent_loop.support.child import child_environment, find_program
 from pure_agent_loop.support.paths import private_folder
 from pure_agent_loop.support.text import safe_str
 
@@ -45,7 +46,7 @@ _PLAIN = {_FILE: 0o644, _EXECUTABLE: 0o755, _LINK: 0o777}
 
 def find_git() -> str | None:
     """The git of this machine; None if there is none."""
-    return shutil.which("git")
+    return find_program("git")
 
 
 class GitStore:
@@ -67,9 +68,8 @@ class GitStore:
         return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
     def _environment(self) -> dict[str, str]:
-        kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LD_LIBRARY_PATH")
         return {
-            **{name: os.environ[name] for name in kept if name in os.environ},
+            **child_environment(),
             "GIT_DIR": str(self._repository),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
