@@ -19,8 +19,8 @@ LAYERS = [
         "vocabulary",
         """
         llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
-        support support.child _version errors support.text support.terminal prompts support.clock cancel events
-        inbox kernel.journal support.threads support.paths parts hooks tool_context images
+        support support.child _version errors support.text support.terminal prompts support.clock cancel
+        events inbox kernel.journal support.threads support.paths parts hooks tool_context images
         support.locking media support.shared_file task_states llm llm.values support.redaction
         support.secret_shapes
         """,
