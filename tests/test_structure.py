@@ -22,7 +22,7 @@ LAYERS = [
         support support.child _version errors support.text support.terminal prompts support.clock cancel
         events inbox kernel.journal support.threads support.paths parts hooks tool_context images
         support.locking media support.shared_file task_states llm llm.values support.redaction
-        support.secret_shapes
+        support.secret_shapes support.secret_keys
         """,
     ),
     (

@@ -195,16 +195,21 @@ def plan_for(model: str | None, base_url: str | None, environ: Mapping[str, str]
 
 
 def _look_around(model: str) -> Endpoint | Embedded:
-    found = run_sync(find_server())
+    refused: list[str] = []
+    found = run_sync(find_server(on_refusal=refused.append))
     if found is not None:
-        why = f"no key is set; found here, on the usual port of {found.name}"
+        why = f"no key is set; found here, on the usual port of {found.name}: {found.owner}"
         return Endpoint(model or found.model, found.base_url, LOCAL_KEY, why)
     if model:
         raise ConfigError(
-            f"There is no server for the model {model!r}: none is configured and none is running here. "
-            f"{WAYS_OUT}"
+            f"There is no server for the model {model!r}: none is configured and none is running here"
+            f"{_refusals(refused)}. {WAYS_OUT}"
         )
-    return Embedded("local", "no key is set and no model server is running here")
+    return Embedded("local", f"no key is set and no model server is running here{_refusals(refused)}")
+
+
+def _refusals(refused: list[str]) -> str:
+    return "".join(f"; {each} (--base-url)" for each in refused)
 
 
 def _open_endpoint(plan: Endpoint, thinking: str, say: Say) -> Choice:
@@ -221,7 +226,7 @@ def _default_model(plan: Endpoint) -> str:
         return str(DEFAULT_MODEL)
     if is_loopback(plan.base_url):
         port = urllib.parse.urlsplit(plan.base_url).port or 80
-        found = run_sync(find_server({"": port}, ASK_SECONDS))
+        found = run_sync(find_server({"": port}, ASK_SECONDS, named=True))
         if found is not None:
             return found.model
     raise ConfigError(f"Which model of {show_url(plan.base_url)}? Name it: --model NAME (or PAL_MODEL).")

@@ -77,10 +77,10 @@ def choose_model(
         return _asked_for(model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile)
     from pure_agent_loop.local import find_server
 
-    found = run_sync(find_server())
+    found = run_sync(find_server(on_refusal=tell))
     if found is not None:
         client = OpenAIClient(found.model, LOCAL_KEY, found.base_url, thinking_level, profile=profile)
-        reason = f"{found.model} on the {found.name} server at {found.base_url}, which is running here"
+        reason = f"{found.model} on the {found.name} server at {found.base_url}, running here ({found.owner})"
         return Choice(client, found.model, reason)
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(NOTHING_AT_HAND)
