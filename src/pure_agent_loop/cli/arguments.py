@@ -200,6 +200,11 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
     group.add_argument(
+        "--trust-folder",
+        action="store_true",
+        help="use AGENTS.md and the skills of this folder without asking whether they are trusted",
+    )
+    group.add_argument(
         "--unsandboxed-shell",
         action="store_true",
         help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
