@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import child_environment, find_program
 from pure_agent_loop.testing import ScriptError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class PostgresServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=child_environment(),
                 start_new_session=True,
                 **self._as,
             )
@@ -154,7 +156,7 @@ class PostgresServer:
                 cwd="/",
                 timeout=_SECONDS,
                 check=False,
-                env={**os.environ, "LC_ALL": "C"},
+                env=child_environment(LC_ALL="C"),
                 **self._as,
             )
             output.seek(0)
@@ -182,7 +184,7 @@ def find_programs() -> Path:
     for place in found.submodule_search_locations or () if found else ():
         folders += sorted(Path(place).glob("pginstall*/bin"), reverse=True)
     folders += sorted(_DEBIAN.glob("*/bin"), key=lambda each: each.parent.name.zfill(4), reverse=True)
-    on_path = shutil.which("pg_ctl")
+    on_path = find_program("pg_ctl")
     folders += [Path(on_path).resolve().parent] if on_path else []
     for folder in folders:
         if all((folder / name).exists() for name in ("postgres", "initdb", "pg_ctl")):

@@ -257,9 +257,16 @@ def test_a_package_that_cannot_be_fetched_is_said(tmp_path):
         "import pathlib, sys; from pure_agent_loop.evaluation.package import ensure_package;"
         "ensure_package(pathlib.Path(sys.argv[1]))"
     )
-    env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_NO_CACHE_DIR": "1", "UV_NO_INDEX": "1", "UV_NO_CACHE": "1"}
+    for name, line in (("pip/pip.conf", "[global]\nno-index = true\n"), ("uv/uv.toml", "no-index = true\n")):
+        settings = tmp_path / "home" / ".config" / name
+        settings.parent.mkdir(parents=True)
+        settings.write_text(line)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=env, check=False
+        [sys.executable, "-c", code, str(tmp_path / "to")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path / "home")},
+        check=False,
     )
     assert "ConfigError: Could not fetch bfcl-eval" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    assert [path.name for path in (tmp_path / "to").iterdir()] == ["lock"]

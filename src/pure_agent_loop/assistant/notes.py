@@ -48,9 +48,22 @@ def project_notes(
     Raises:
         ConfigError: `folder` is no folder.
     """
+    return _notes([*_user(user_file), *_places(Path(folder).expanduser().resolve())], max_bytes)
+
+
+def user_notes(user_file: str | os.PathLike[str], *, max_bytes: int = MAX_NOTES_BYTES) -> list[Note]:
+    """Only the user's own notes, where those of a folder are not trusted.
+
+    Args:
+        user_file: Notes of the user for all projects.
+        max_bytes: Of them.
+    """
+    return _notes(_user(user_file), max_bytes)
+
+
+def _notes(places: list[tuple[Path, str, str]], left: int) -> list[Note]:
     found: list[Note] = []
-    left = max_bytes
-    for root, path, name in reversed([*_user(user_file), *_places(Path(folder).expanduser().resolve())]):
+    for root, path, name in reversed(places):
         text = _read(root, path, left) if left > 0 else ""
         if text:
             left -= len(text.encode("utf-8"))

@@ -76,6 +76,15 @@ class Questions:
         answered = interrupts.wait_for(answer)
         self._answer_of(event.data["call_id"]).put(found[0] if answered else NO)
 
+    def confirm(self, question: str) -> bool:
+        """Ask something before a run; only a yes is one."""
+        _forget_typed(self._descriptor)
+        self._output.progress(question)
+        line = self._read_line()
+        if line is None:
+            self._output.end_line()
+        return line is not None and line.strip().lower() in ("y", "yes")
+
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads come here
 

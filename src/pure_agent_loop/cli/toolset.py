@@ -58,13 +58,16 @@ class Toolset:
         return replace(self, tools=kept) if is_tiny else self
 
 
-def make_toolset(options: argparse.Namespace, workspace: Path, output: Output) -> Toolset:
+def make_toolset(
+    options: argparse.Namespace, workspace: Path, output: Output, *, trusted: bool = False
+) -> Toolset:
     """The tools that the options ask for.
 
     Args:
         options: The parsed command line.
         workspace: The folder they work in.
         output: Where to say what cannot be had.
+        trusted: Whether the folder's own skills may be used.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
@@ -81,7 +84,7 @@ def make_toolset(options: argparse.Namespace, workspace: Path, output: Output) -
     shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(workspace, shell=False), calculator, *commands, Fetch().tool()]
-    extras = [*TodoList().tools(), *_skills(workspace, output)]
+    extras = [*TodoList().tools(), *_skills(workspace, output, trusted=trusted)]
     tools += extras
     if names is not None:
         tools, extras = _chosen(names, tools), []
@@ -131,11 +134,11 @@ def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _skills(workspace: Path, output: Output) -> list[Tool]:
+def _skills(workspace: Path, output: Output, *, trusted: bool) -> list[Tool]:
     """The skills of the user. Those of a project are strangers' words until somebody trusts them."""
     from pure_agent_loop.assistant import SkillsLoader
 
-    loader = SkillsLoader(workspace=workspace)
+    loader = SkillsLoader(workspace=workspace if trusted else None, trust_project=trusted)
     for problem in loader.problems:
         output.say(f"skill not used: {problem}")
     return loader.tools() if loader.skills else []
@@ -156,19 +159,20 @@ def _snapshots(workspace: Path, output: Output) -> WorkspaceSnapshots | None:
         return None
 
 
-def system_prompt(given: str | None, workspace: Path, *, is_tiny: bool) -> str | None:
+def system_prompt(given: str | None, trusted: Path | None, *, is_tiny: bool) -> str | None:
     """The system prompt with what ``AGENTS.md`` says; None for the usual one.
 
     Args:
         given: The one of the command line; then it is all.
-        workspace: Where the work is done.
+        trusted: Where the work is done, if the notes there are trusted; else only the user's own are used.
         is_tiny: The model has no room for more.
     """
     if given is not None or is_tiny:
         return given
-    from pure_agent_loop.assistant.notes import project_notes
+    from pure_agent_loop.assistant.notes import project_notes, user_notes
 
-    notes = project_notes(workspace, user_file=data_folder() / "AGENTS.md")
+    own = data_folder() / "AGENTS.md"
+    notes = user_notes(own) if trusted is None else project_notes(trusted, user_file=own)
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]

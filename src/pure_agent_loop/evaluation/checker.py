@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.evaluation.bfcl import Question
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.support.child import ELSEWHERE, child_environment, script_argv
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -48,14 +48,15 @@ class Checker:
     """
 
     def __init__(self, package: Path) -> None:
-        command = [sys.executable, "-I", "-S", str(_CHILD), str(package)]
         self._child = subprocess.Popen(  # noqa: S603 - our own program
-            command,
+            script_argv(_CHILD, str(package.absolute())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
+            cwd=ELSEWHERE,
+            env=child_environment(),
         )
 
     def check(self, question: Question, calls: Sequence[ToolCall]) -> Verdict:

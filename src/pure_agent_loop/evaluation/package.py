@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import (
+    NETWORK,
+    child_environment,
+    find_program,
+    module_argv,
+    module_folder,
+    this_python,
+)
 from pure_agent_loop.support.locking import file_lock
 from pure_agent_loop.support.paths import data_folder, private_folder
 
@@ -54,7 +60,10 @@ def _install(target: Path) -> None:
         requirements.write_text(f"{PACKAGE}=={VERSION} --hash=sha256:{SHA256}\n", encoding="ascii")
         command = [*_installer(), "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
         command += ["--target", str(fresh), "--requirement", str(requirements)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
+        env = child_environment(*NETWORK)
+        done = subprocess.run(  # noqa: S603 - fixed words
+            command, capture_output=True, text=True, check=False, cwd=folder, env=env
+        )
         if done.returncode or not (fresh / _PROOF).is_file():
             raise ConfigError(f"Could not fetch {NAME}: {done.stderr.strip()[-_ERROR_CHARS:]}")
         shutil.rmtree(target, ignore_errors=True)
@@ -63,9 +72,9 @@ def _install(target: Path) -> None:
 
 def _installer() -> list[str]:
     """How to install: pip of this environment, or uv, whose environments have none."""
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
-    uv = shutil.which("uv")
+    if module_folder("pip"):
+        return module_argv("pip", "install", "--disable-pip-version-check", "--no-compile")
+    uv = find_program("uv")
     if uv:
-        return [uv, "pip", "install", "--python", sys.executable]
+        return [uv, "pip", "install", "--python", this_python()]
     raise ConfigError(f"Fetching {NAME} needs pip or uv. Install one of them.")

@@ -182,11 +182,13 @@ def look_around(model: str = "") -> Endpoint | Embedded | None:
     """
     from pure_agent_loop.local import find_server
 
-    found = run_sync(find_server())
+    refused: list[str] = []
+    found = run_sync(find_server(on_refusal=refused.append))
     if found is not None:
-        why = f"no key is set; found here, on the usual port of {found.name}"
+        why = f"no key is set; found here, on the usual port of {found.name}: {found.owner}"
         return Endpoint(model or found.model, found.base_url, LOCAL_KEY, why)
-    return None if model else Embedded("local", "no key is set and no model server is running here")
+    also = "".join(f"; {each} (--base-url)" for each in refused)
+    return None if model else Embedded("local", f"no key is set and no model server is running here{also}")
 
 
 def model_at(plan: Endpoint) -> str:
@@ -201,7 +203,7 @@ def model_at(plan: Endpoint) -> str:
         from pure_agent_loop.local import find_server
 
         port = urllib.parse.urlsplit(plan.base_url).port or 80
-        found = run_sync(find_server({"": port}, ASK_SECONDS))
+        found = run_sync(find_server({"": port}, ASK_SECONDS, named=True))
         if found is not None:
             return found.model
     raise ConfigError(f"Which model of {show_url(plan.base_url)}? Name it: --model NAME (or PAL_MODEL).")

@@ -28,6 +28,7 @@ from pure_agent_loop.snapshots.values import (
     ObjectsMissingError,
     SnapshotError,
 )
+from pure_agent_loop.support.child import child_environment, find_program
 from pure_agent_loop.support.paths import private_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -108,7 +109,7 @@ class Store:
     """
 
     def __init__(self, folder: Path) -> None:
-        git = shutil.which("git")
+        git = find_program("git")
         if git is None:
             raise ConfigError("Snapshots need git. Install it, or run without snapshots.")
         self.folder = private_folder(folder)
@@ -121,9 +122,8 @@ class Store:
         return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
     def _environment(self) -> dict[str, str]:
-        kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LD_LIBRARY_PATH")
         return {
-            **{name: os.environ[name] for name in kept if name in os.environ},
+            **child_environment(),
             "GIT_DIR": str(self._repository),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,

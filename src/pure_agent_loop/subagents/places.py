@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.subagents.words import SubagentWords, say
+from pure_agent_loop.support.child import ELSEWHERE, child_environment, find_program
 from pure_agent_loop.support.paths import private_folder
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
@@ -23,7 +25,15 @@ MOST_DIFF_CHARS = 20_000
 _MOST_COMPARED_BYTES = 500_000
 _GIT_SECONDS = 60.0
 # Nothing that a repository brings along may run, whatever a subagent wrote into it.
-_SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "protocol.allow": "never",
+    "log.showSignature": "false",
+    "submodule.recurse": "false",
+}
+_SAFE = tuple(word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}"))
+_FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process|required)", re.S | re.I)
 
 
 class PlaceError(PureAgentLoopError):
@@ -205,23 +215,34 @@ class Worktree:
     def _changed(self) -> str:
         # The checkout's own .git file is not read: a subagent may have written another one.
         own = ("--git-dir", self._own, "--work-tree", str(self.path))
-        files = self._git(self.path, *own, "status", "--porcelain", "--untracked-files=all").rstrip()
+        words = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
+        files = self._git(self.path, *words, options=own).rstrip()
         commits = self._repository("log", "--oneline", f"{self._begun}..{self._branch}", "--")
         return "\n".join(part for part in (commits, files) if part)
 
     def _repository(self, *words: str) -> str:
         return self._git(self._source, *words)
 
-    def _git(self, folder: Path, *words: str) -> str:
-        git = shutil.which("git")
+    def _git(self, folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
+        # A repository may name programs that all contents go through. Those of the user's own settings stay.
+        listing = ("config", "--list", "--show-scope", "--name-only", "-z")
+        named = self._start_git(folder, *listing, options=options).split("\0")
+        pairs = zip(named[::2], named[1::2], strict=False)
+        filters = {key for scope, key in pairs if scope in ("local", "worktree") and _FILTER.fullmatch(key)}
+        if any("=" in key for key in filters):
+            raise PlaceError(f"The settings of the repository in {folder} hold a filter with a strange name.")
+        off = (word for key in sorted(filters) for word in ("-c", f"{key}="))
+        return self._start_git(folder, *words, options=(*off, *options))
+
+    def _start_git(self, folder: Path, *words: str, options: tuple[str, ...]) -> str:
+        git = find_program("git")
         if git is None:
             raise PlaceError(say("needs_git"))
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(  # noqa: S603 - git itself, with words of our own
-                [git, *_SAFE, *words],
-                cwd=folder,
-                env={**env, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+                [git, *_SAFE, "-C", str(folder), *options, *words],
+                cwd=ELSEWHERE,
+                env=child_environment(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

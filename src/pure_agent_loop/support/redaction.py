@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import html
+import itertools
 import json
 import os
 import re
+import string
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -37,7 +39,18 @@ _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
-_GO_ESCAPES = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e"})
+# Which signs are written as their number, and how: by Go, PHP, .NET, lodash, and by careful ones.
+_SIGNS = frozenset(map(chr, range(32, 127))) - frozenset(string.ascii_letters + string.digits + "-_.")
+_MARKS = "&\\%"  # of escaped forms, which are many
+_ESCAPES = [
+    (signs, code)
+    for signs in (
+        *map(frozenset, ("+", "&<>", "+&<>", "&<>'", "+&<>'")),
+        frozenset("\"&'+<>`"),
+        _SIGNS,
+    )
+    for code in ("\\u{:04x}", "\\u{:04X}", "&#{};", "&#x{:x};", "&#x{:X};", "\\x{:02x}", "%{:02X}", "%{:02x}")
+]
 T = TypeVar("T")
 
 
@@ -158,7 +171,9 @@ class Redactor:
         """Forms that may stand in a text, and all that do."""
         # To look for one form takes about as long as to cut so much text into a thousand pieces.
         if len(text) > _LONG and len(self._forms) * self._step < 1_000:
-            return [form for form in self._forms if form in text]
+            missing = [mark for mark in _MARKS if mark not in text]
+            likely = (form for form in self._forms if not any(mark in form for mark in missing))
+            return [form for form in likely if form in text]
         pieces = [text[at : at + _PIECE] for at in range(0, len(text) - _PIECE + 1, self._step)]
         return {form for piece in self._pieces.intersection(pieces) for form in self._by_piece[piece]}
 
@@ -331,10 +346,18 @@ def _forms(value: str) -> Iterable[str]:
     quoted = urllib.parse.quote(value, safe="")
     small = re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)
     forms = {value, quoted, small, urllib.parse.quote(value), urllib.parse.quote_plus(value)}
+    forms |= {"".join(code.format(ord(c)) if c in signs else c for c in value) for signs, code in _ESCAPES}
+    for double, single, plus in itertools.product(
+        ("&quot;", "&#34;"), ("&#x27;", "&#39;", "&apos;", "'"), ("+", "&#43;")
+    ):
+        page = html.escape(value).replace("&quot;", double).replace("&#x27;", single)
+        forms |= {page.replace("+", plus), html.escape(value, quote=False)}
     escaped = json.dumps(value)[1:-1]
-    forms |= {escaped, json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value)}
-    # PHP escapes slashes, Go what means something in HTML.
-    forms |= {escaped.replace("/", "\\/"), escaped.translate(_GO_ESCAPES)}
+    forms |= {escaped, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(escaped)[1:-1]}
+    for signs, code in _ESCAPES:  # as JSON's escapes are, and then those that are meant for HTML
+        if code.startswith("\\u"):
+            forms.add("".join(code.format(ord(c)) if c in signs and c not in '"\\' else c for c in escaped))
+    forms |= {escaped.replace("/", "\\/"), quoted.replace("%", "%25"), small.replace("%", "%25")}
     data = value.encode("utf-8", "replace")
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")

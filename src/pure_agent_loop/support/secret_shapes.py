@@ -1,97 +1,66 @@
-"""The shapes of well-known keys, and of assignments of something that looks like one. All in linear time."""
+"""What looks like a secret that nobody named: keys of known services, and values behind a telling word.
+
+To search a long text must cost little. So it is looked through for a few words, and once for runs of sixteen
+letters of which keys are made (a search for sixteen equal bytes). Only there are patterns tried. Linear time.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import log2
+
+from pure_agent_loop.support.secret_keys import KEYS
 
 _ENTROPY_BITS = 3.0
 _MIN_DISTINCT = 8
+_SEEN = 600  # of a run: no key begins later in one
+_NEAR = 100  # how far before a value its name stands
+_Spans = Iterator[tuple[int, int]]
 
-# What a key begins with, and what must follow. Each prefix is looked for first, which costs next to nothing.
-_PREFIXED = {
-    # OpenAI, Anthropic (sk-ant-), OpenRouter and others; without a digit it is a name, as in style sheets.
-    "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",
-    "ghp_": r"[A-Za-z0-9]{30,}",
-    "gho_": r"[A-Za-z0-9]{30,}",
-    "ghu_": r"[A-Za-z0-9]{30,}",
-    "ghs_": r"[A-Za-z0-9]{30,}",
-    "ghr_": r"[A-Za-z0-9]{30,}",
-    "github_pat_": r"[A-Za-z0-9_]{30,}",
-    "glpat-": r"[A-Za-z0-9_.-]{20,}",
-    "xoxb-": r"[A-Za-z0-9-]{10,}",
-    "xoxa-": r"[A-Za-z0-9-]{10,}",
-    "xoxp-": r"[A-Za-z0-9-]{10,}",
-    "xoxr-": r"[A-Za-z0-9-]{10,}",
-    "xoxs-": r"[A-Za-z0-9-]{10,}",
-    "AKIA": r"[A-Z0-9]{16}(?![A-Za-z0-9])",
-    "ASIA": r"[A-Z0-9]{16}(?![A-Za-z0-9])",
-    "AIza": r"[A-Za-z0-9_-]{35}",
-    "hf_": r"[A-Za-z0-9]{30,}",
-    "npm_": r"[A-Za-z0-9]{36}",
-    "pypi-": r"[A-Za-z0-9_-]{50,}",
-    "SG.": r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
-    "rk_live_": r"[A-Za-z0-9]{16,}",
-    "sk_live_": r"[A-Za-z0-9]{16,}",
-    "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
-}
-# A key does not begin within a word, but behind an escape of JSON, of an address or of a terminal it may.
-_BEFORE = [
-    r"(?<![A-Za-z0-9_-]{0})",
-    r"(?<=\\[nrtbf]{0})",
-    r"(?<=\\u[0-9A-Fa-f]{{4}}{0})",
-    r"(?<=%[0-9A-Fa-f]{{2}}{0})",
-    r"(?<=[0-9\[]m{0})",
-]
-
-
-def _pattern(prefix: str, rest: str) -> re.Pattern[str]:
-    plain = re.escape(prefix)
-    return re.compile(f"{plain}(?:{'|'.join(_BEFORE).format(plain)}){rest}")
-
-
-_PATTERNS = [(prefix, _pattern(prefix, rest)) for prefix, rest in _PREFIXED.items()]
-_PEM_LETTER = r"[A-Za-z0-9+/=\s\\:,-]"
-_PEM = re.compile(
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-    rf"{_PEM_LETTER}*?(?:-----END [A-Z ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----|(?!{_PEM_LETTER}))"
+_RUN = bytes(
+    97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
 )
-# What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
-_PLACEHOLDER = (
-    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s"
-    r"|\*{1,60}|pass(?:word|wd|phrase)?)@"
-    r"|[0-9]{1,5}[?#]"
-)
-_USERINFO = re.compile(rf"(://[^/\s:@\"']{{0,100}}:)(?!{_PLACEHOLDER})([^/\s@\"'\[]{{1,200}})@")
+_SHORTEST = b"a" * 16
+_REST = re.compile(r"[A-Za-z0-9_./+~%=:-]{0,4000}")
+_DIGIT, _LETTER, _SIGN = re.compile("[0-9]"), re.compile("[A-Za-z]"), re.compile(r"[!@#$%^&*?+~|]")
 
-_GAP = r"[\w-]{0,30}[\"']?\s{0,5}(?:=>|:=|[:=])\s{0,5}[\"']?"
-_ASSIGNED = re.compile(_GAP + r"([^\s\"'<>,;&(){}\[\]`]{16,400})")
-_AUTHORISED = re.compile(
-    r"[\"']?\s{0,5}[:=]\s{0,5}[\"']?(?:[A-Za-z]{2,20} {1,3})?([A-Za-z0-9._~+/=:-]{8,4000})"
+_QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
+_OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|%3[AaDd])\s{{0,5}}"
+_NAMES = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|amz-signature|cookie|bearer|\bsig\b|\bdsn\b"
+    r"|(?:api|access|private|secret|account|shared|encryption|encrypt|signing|master|service|subscription"
+    r"|client|auth|license|licence|storage|admin|deploy|webhook|session|user)(?:[_. -]?access)?[_. -]?key",
+    re.I,
 )
+_STEMS = (b"key", b"token", b"secret", b"pass", b"credential", b"sig", b"cookie", b"bearer", b"dsn")
+_ASSIGNED = re.compile(rf"[\w-]{{0,30}}{_OPERATOR}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_GIVEN = re.compile(rf"[\w-]{{0,30}}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_OPTION = re.compile(r"(?<![\w-])--?[\w-]{0,30}\Z")
 _BEARER = re.compile(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
-_WORDS: dict[str, re.Pattern[str]] = {
-    "password": _ASSIGNED,
-    "passwd": _ASSIGNED,
-    "secret": _ASSIGNED,
-    "token": _ASSIGNED,
-    "api_key": _ASSIGNED,
-    "api-key": _ASSIGNED,
-    "apikey": _ASSIGNED,
-    "access_key": _ASSIGNED,
-    "private_key": _ASSIGNED,
-    "credential": _ASSIGNED,
-    "authorization": _AUTHORISED,
-    "bearer": _BEARER,
-}
-_PASSWORDS = ("password", "passwd")
+_AUTHORISED = re.compile(
+    rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z]{{2,20}} {{1,3}})?([A-Za-z0-9._~+/=:-]{{8,4000}})"
+)
+_COOKIE = re.compile(
+    rf"{_OPERATOR}{_QUOTE}([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
+)
+_NO_SECRET = re.compile(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
 _TOKENIZER = re.compile(r"i[sz]", re.I)  # what follows "token" in tokenizer, tokenise, ...
-_CALLED, _PATH = re.compile(r"[A-Za-z_][\w.:]*"), re.compile(r"[a-z_]\w*(?:\.\w+)+")
+
+# What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
+_STAND_IN = (
+    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s|\*{1,60}"
+    r"|(?i:pass(?:word|wd|phrase)?))"
+)
+_USERINFO = re.compile(rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@")
+_CURL = re.compile(
+    r"[^\n]{0,300}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<{]{1,100}:([^\s\"'$<{]{4,200})"
+)
+
+_CALLED, _DOTTED = re.compile(r"[A-Za-z_][\w.:]*"), re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _PLAIN = re.compile(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
 _PARTS = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
 _VOWEL, _NO_WORD = re.compile("[aeiouy]", re.I), re.compile("[^aeiouy]{5}", re.I)
-_DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")
-_NO_SECRET = re.compile(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
 
 
 def remove_shapes(text: str, mark: str) -> str:
@@ -101,44 +70,231 @@ def remove_shapes(text: str, mark: str) -> str:
         text: Any text.
         mark: Stands in its place.
     """
-    for prefix, pattern in _PATTERNS:
-        if prefix in text:
-            text = pattern.sub(mark, text)
-    if "PRIVATE KEY" in text:
-        text = _PEM.sub(mark, text)
-    if "@" in text and "://" in text:
-        text = _USERINFO.sub(rf"\g<1>{mark}@", text)
-    lowered = text.replace("\u0130", "I").lower()  # the one letter whose small form is longer
+    data = text.encode("ascii", "replace")  # one byte for each character
+    lowered = data.lower()
     spans = [
-        span
-        for word, pattern in _WORDS.items()
-        if word in lowered
-        for span in _assigned(text, lowered, word, pattern)
+        *_keys(text, data, lowered),
+        *_addresses(text, data),
+        *_passwords(text, lowered),
+        *_headers(text, lowered),
     ]
+    spans += _private_keys(text, data)
     return _cut(text, sorted(spans), mark) if spans else text
 
 
-def _assigned(text: str, lowered: str, word: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    at = lowered.find(word)
+def _found(data: bytes, word: bytes) -> Iterator[int]:
+    at = data.find(word)
     while at >= 0:
-        end = at + len(word)
-        match = pattern.match(text, end)
-        if match:  # what was looked at is not looked at again, else this would take quadratic time
-            named = not _NO_SECRET.search(text, max(0, at - 20), at)
-            is_tokenizer = word == "token" and _TOKENIZER.match(text, end)
-            if named and not is_tokenizer and _is_secret(match, word) and not _is_code(match):
-                found.append(match.span(1))
-            end = match.end()
-        at = lowered.find(word, end)
-    return found
+        yield at
+        at = data.find(word, at + len(word))
 
 
-def _is_secret(match: re.Match[str], word: str) -> bool:
-    value = match[1]
-    if match.re is _AUTHORISED:
-        return not (_PLAIN.fullmatch(value) or (value.isalpha() and _has_words(value)))
-    return looks_random(value) and (word in _PASSWORDS or not _is_name(value))
+def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
+    runs = data.translate(_RUN)
+    at = runs.find(_SHORTEST)
+    while at >= 0:
+        end = runs.find(b" ", at)
+        end = len(text) if end < 0 else end
+        if _DIGIT.search(text, at, min(end, at + _SEEN)):
+            near = lowered[max(0, at - _NEAR) : end]
+            span = _key(text, at, end) or (any(stem in near for stem in _STEMS) and _value(text, at, end))
+            if span:
+                yield span
+                end = max(end, span[1])
+        at = runs.find(_SHORTEST, end)
+
+
+def _key(text: str, at: int, end: int) -> tuple[int, int] | None:
+    rest = _REST.match(text, end)
+    assert rest is not None  # it may be empty
+    key = KEYS.search(text, max(0, at - 12), min(rest.end() + 1, at + _SEEN + 4000))
+    if key and key.end() > at and not (key[0].startswith("sk-") and _has_words(key[0])):
+        return key.span()
+    return None
+
+
+def _value(text: str, at: int, end: int) -> tuple[int, int] | None:
+    for name in _NAMES.finditer(text, max(0, at - _NEAR), end):
+        span = _named(text, name, at)
+        if span is not None:
+            return span
+    return None
+
+
+def _named(text: str, name: re.Match[str], at: int) -> tuple[int, int] | None:
+    """Where the value of that name is, if one stands there, and looks like a secret."""
+    word, pattern = name[0].lower(), _ASSIGNED
+    if word == "bearer":
+        pattern = _BEARER
+    elif not _ASSIGNED.match(text, name.end()) and _OPTION.search(
+        text, max(0, name.start() - 40), name.start()
+    ):
+        pattern = _GIVEN
+    value = pattern.match(text, name.end())
+    if value is None or value.end(1) <= at:
+        return None
+    if word == "token" and _TOKENIZER.match(text, name.end()):
+        return None
+    if _NO_SECRET.search(text, max(0, name.start() - 20), name.start()):
+        return None
+    is_secret = looks_random(value[1]) and ("passw" in word or not _is_name(value[1])) and not _is_code(value)
+    return value.span(1) if is_secret else None
+
+
+def _addresses(text: str, data: bytes) -> _Spans:
+    if b"@" in data:
+        for at in _found(data, b"://"):
+            match = _USERINFO.match(text, at)
+            if match:
+                yield match.span(1)
+    for at in _found(data, b"curl "):
+        match = _CURL.match(text, at)
+        if match:
+            yield match.span(1)
+
+
+def _headers(text: str, lowered: bytes) -> _Spans:
+    done = 0
+    for at in _found(lowered, b"authori"):  # also in one that is escaped
+        match = _AUTHORISED.match(text, at + 7) if at >= done else None
+        if match:
+            done = match.end()
+            value = match[1]
+            if not (_PLAIN.fullmatch(value) or (value.isalpha() and _has_words(value)) or _is_code(match)):
+                yield match.span(1)
+    for at in _found(lowered, b"cookie"):
+        match = _COOKIE.match(text, at + 6) if at >= done else None
+        if match:
+            done = match.end()
+            if any(_is_mixed(part.partition("=")[2]) for part in match[1].split(";")):
+                yield match.span(1)
+
+
+# A password may be short and have any sign in it, so that what stands around it must tell more.
+_PASSWORD = re.compile(
+    rf"(?:(?:word|wd|phrase|code)[\w-]{{0,30}}|(?<![A-Za-z]pass)(?![A-Za-z])|(?<=pwd)[\w-]{{0,30}})"
+    rf"(?:({_OPERATOR})(?:[bru]{{1,2}}(?=[\"']))?|({_QUOTE}[ ]{{1,3}}))"
+    r"(?:(?P<quote>\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);)(?P<inside>[^\s\"'`]{4,200}?)(?P=quote)"
+    r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
+    re.I,
+)
+_NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
+_NOT_ONE = re.compile(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
+_FILE_NAME = re.compile(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
+_NETRC = re.compile(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
+
+
+def _passwords(text: str, lowered: bytes) -> _Spans:
+    for word in (b"pass", b"pwd", b"secret"):
+        done = 0
+        for at in _found(lowered, word):
+            if at < done:
+                continue
+            match = (_SECRET if word == b"secret" else _PASSWORD).match(text, at + len(word))
+            if match:
+                done = match.end()
+                span = _password(text, at, match)
+                if span is not None:
+                    yield span
+
+
+_SECRET = re.compile(
+    rf"[\w-]{{0,30}}({_OPERATOR})()(?P<quote>\\{{0,3}}[\"'])(?P<inside>[^\s\"'`]{{12,200}}?)(?P=quote)(?P<bare>)"
+)
+
+
+def _password(text: str, at: int, match: re.Match[str]) -> tuple[int, int] | None:
+    value, start = match["inside"], match.start("inside")
+    if value:
+        sure = _LETTER.search(value) and (_DIGIT.search(value) or _SIGN.search(value))
+        return (
+            (start, start + len(value)) if sure and not _NOT_ONE.match(value) and "{" not in value else None
+        )
+    start = match.start("bare")
+    line = text[max(0, at - 200) : at].rpartition("\n")[2]
+    operator = match[1]
+    if operator is None and not (_OPTION.search(line) or _NETRC.search(line)):
+        return None
+    value = match["bare"]
+    is_file = operator == "=" and _FILE_NAME.match(line + text[at : match.start(1)])
+    if not is_file:
+        value = value[: next((found.start() for found in _NEXT_FIELD.finditer(value)), None)]
+    end = start + len(value)
+    is_option = operator is None or _OPTION.search(line) is not None
+    return (start, end) if _is_password(text, value, end, operator, is_option) else None
+
+
+def _is_password(text: str, value: str, end: int, operator: str | None, is_option: bool) -> bool:
+    if (
+        len(value) < 4
+        or _NOT_ONE.match(value)
+        or not _LETTER.search(value)
+        or text[end : end + 1] in ("(", "[")
+    ):
+        return False
+    has_digit = _DIGIT.search(value) is not None
+    if _DOTTED.fullmatch(value):
+        is_last = text[end : end + 1] in ("", "\n", "\r", ";", "&", '"', "'", "\\") or is_option
+        is_tight = operator in ("=", ":", None) or (operator or "").strip() == ":"
+        return has_digit and is_last and is_tight and "pass" not in value.lower() and "." not in value
+    return bool(has_digit and _SIGN.search(value)) or (looks_random(value) and len(value) >= 16)
+
+
+def _is_mixed(value: str) -> bool:
+    has_both = _DIGIT.search(value) is not None and _LETTER.search(value) is not None
+    return len(value) >= 8 and has_both and not _has_words(value)
+
+
+_BEGIN = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
+_HEAD_REST = re.compile(r"PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_BREAK = re.compile(r"(?:\\+[rn]|[\r\n])+|\Z")
+_BODY = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+/=])")
+_LAST = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
+_FIELD = re.compile(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
+_WORD = re.compile("[A-Za-z0-9]")
+_MOST_LINES = 400
+
+
+def _private_keys(text: str, data: bytes) -> _Spans:
+    done = 0
+    for at in _found(data, b"PRIVATE KEY"):
+        begin, head = _BEGIN.search(text, max(0, at - 50), at), _HEAD_REST.match(text, at)
+        if begin is None or head is None or at < done:
+            continue
+        next_one = data.find(b"PRIVATE KEY", head.end())
+        # No further than to the next such words, which may be the end of this one: so each part is seen once.
+        done = _end_of_key(text, head.end(), next_one + 25 if next_one >= 0 else len(text))
+        if done > head.end():
+            yield begin.start(), done
+
+
+def _end_of_key(text: str, start: int, limit: int) -> int:
+    """The end of a key's lines, each of which may stand behind something, as from `grep -n`."""
+    end, at, has_body, is_last = start, start, False, False
+    for _ in range(_MOST_LINES):
+        stop = _BREAK.search(text, at, min(at + 20_000, limit))
+        line = text[at : stop.start() if stop else at + 20_000]
+        closing = _END.search(line)
+        bodies = [found.end() for found in _BODY.finditer(line) if _is_body(found[0])]
+        if closing and (has_body or bodies or is_last or _LAST.search(line[: closing.start()].rstrip())):
+            return at + closing.end()
+        if bodies and not is_last:
+            has_body, end = True, at + bodies[-1]
+            if _LETTER.search(line, bodies[-1]):
+                return end  # the text goes on with something else
+        elif has_body and _LAST.search(line) and not is_last and _WORD.search(line):
+            is_last = True
+        elif (has_body or not _FIELD.match(line)) and _WORD.search(line):
+            return end
+        if stop is None or stop.end() >= limit:
+            return end
+        at = stop.end()
+    return end
+
+
+def _is_body(line: str) -> bool:
+    return _DIGIT.search(line) is not None if len(line) > 40 else _is_mixed(line)
 
 
 def _is_code(match: re.Match[str]) -> bool:
@@ -148,7 +304,7 @@ def _is_code(match: re.Match[str]) -> bool:
         return False
     if text[match.end(1) : match.end(1) + 1] in ("(", "["):
         return _CALLED.fullmatch(value) is not None
-    return _PATH.fullmatch(value) is not None and _has_words(value)
+    return re.fullmatch(r"[a-z_]\w*(?:\.\w+)+", value) is not None and _has_words(value)
 
 
 def _is_name(value: str) -> bool:

@@ -25,6 +25,7 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions, way_out
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
+from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
 from pure_agent_loop.errors import ConfigError
@@ -157,6 +158,11 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
     group.add_argument(
+        "--trust-folder",
+        action="store_true",
+        help="use AGENTS.md and the skills of this folder without asking whether they are trusted",
+    )
+    group.add_argument(
         "--unsandboxed-shell",
         action="store_true",
         help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
@@ -208,11 +214,14 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
         task = read_task(options.task, output.say, needed=False) or None
     else:
         task = read_task(options.task, output.say)
-    found = make_toolset(options, workspace, output)  # what is wrong with it is said before a model starts
+    questions = Questions.at_terminal(output)
+    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
+    found = make_toolset(
+        options, workspace, output, trusted=trusted
+    )  # what is wrong with it is said before a model starts
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     toolset = found.for_model(is_tiny=choice.is_tiny)
-    questions = Questions.at_terminal(output)
-    agent = _agent(options, choice, workspace, questions, toolset)
+    agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
     if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -230,12 +239,13 @@ def _workspace(name: str) -> Path:
 def _agent(
     options: argparse.Namespace,
     choice: Choice,
-    workspace: Path,
     questions: Questions | None,
     toolset: Toolset,
+    *,
+    trusted: Path | None,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, workspace, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:

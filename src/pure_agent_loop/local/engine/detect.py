@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pure_agent_loop.local.engine.owner import owner_of
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 LOOK_SECONDS = 0.3
@@ -29,25 +31,53 @@ class Found:
         name: The product that usually listens on this port.
         base_url: What a client needs, ending in ``/v1``.
         model: The first model it offers.
+        owner: The process or account it belongs to.
+        is_safe: Whether that is this user or the system: a stranger's would be told every task.
     """
 
     name: str
     base_url: str
     model: str
+    owner: str = ""
+    is_safe: bool = True
+
+    @property
+    def refusal(self) -> str:
+        """Why it is not used, if it is not safe."""
+        return (
+            f"the server at {self.base_url} is not used unless it is named, as it belongs to {self.owner}, "
+            "which would read every task"
+        )
 
 
-async def find_server(ports: Mapping[str, int] = KNOWN_PORTS, timeout: float = LOOK_SECONDS) -> Found | None:
+async def find_server(
+    ports: Mapping[str, int] = KNOWN_PORTS,
+    timeout: float = LOOK_SECONDS,
+    *,
+    named: bool = False,
+    on_refusal: Callable[[str], None] | None = None,
+) -> Found | None:
     """Ask ``/v1/models`` on each port at once.
+
+    One that was not named is used only if it belongs to this user or to an account of the system. That can
+    be told on Linux.
 
     Args:
         ports: Product names and their ports, most wanted first.
         timeout: Seconds after which a port counts as silent.
+        named: The user named the server: whose it is does not matter.
+        on_refusal: Told a sentence about each server that is not used.
 
     Returns:
         The first in the order of `ports` that offers a model, or None. Never raises for what a server does.
     """
     looks = (_look(name, port, timeout) for name, port in ports.items())
-    return next((found for found in await asyncio.gather(*looks) if found), None)
+    for found in await asyncio.gather(*looks):
+        if found and (found.is_safe or named):
+            return found
+        if found and on_refusal:
+            on_refusal(found.refusal)
+    return None
 
 
 async def _look(name: str, port: int, timeout: float) -> Found | None:
@@ -56,7 +86,10 @@ async def _look(name: str, port: int, timeout: float) -> Found | None:
     except _UNUSABLE:
         return None
     model = _first_model(answer)
-    return Found(name, f"http://{_HOST}:{port}/v1", model) if model else None
+    if not model:
+        return None
+    owner = owner_of(port)
+    return Found(name, f"http://{_HOST}:{port}/v1", model, owner.name, owner.is_safe)
 
 
 async def _get_models(port: int) -> bytes:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import importlib.util
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
@@ -236,9 +234,10 @@ def _fetch_wheel(wheel: Wheel, folder: Path) -> None:
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    # A caller's "warnings are errors" is not meant for pip, which has warnings of its own.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603 - fixed words
+    env = child_environment(*NETWORK)
+    done = subprocess.run(  # noqa: S603 - fixed words
+        command, capture_output=True, text=True, check=False, cwd=folder, env=env
+    )
     if done.returncode:
         raise ConfigError(
             f"Could not fetch {wheel.name} {wheel.version}: {done.stderr.strip()[-800:]}\n"
@@ -248,9 +247,9 @@ def _fetch_wheel(wheel: Wheel, folder: Path) -> None:
 
 def _pip() -> list[str]:
     """How to start pip: our own, or a throw-away one through uv, whose environments have none."""
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
-    uv = shutil.which("uv")
+    if module_folder("pip"):
+        return module_argv("pip")
+    uv = find_program("uv")
     if uv:
         return [uv, "tool", "run", "pip"]
     raise ConfigError(

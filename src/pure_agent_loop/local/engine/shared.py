@@ -14,10 +14,17 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
 from pure_agent_loop.local.engine.fetch import Progress, is_gguf, quiet
 from pure_agent_loop.local.engine.lease import READY, Lease, read_state, take_lease
+from pure_agent_loop.support.child import child_environment, module_argv
 from pure_agent_loop.support.locking import file_lock
 from pure_agent_loop.support.paths import data_folder, private_folder
 
 _LOG_TAIL = 1500
+_ENGINE_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GGML_VK_VISIBLE_DEVICES",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,15 @@ def _start(model: Path, base: Path, on_progress: Progress, settings: ServerSetti
 
 
 def _command(model: Path, state: Path, settings: ServerSettings) -> list[str]:
-    command = [sys.executable, "-m", "pure_agent_loop.local.engine.server", str(model.resolve()), str(state)]
-    return [*command, "--context", str(settings.context), "--idle", str(settings.idle)]
+    words = (
+        str(model.resolve()),
+        str(state),
+        "--context",
+        str(settings.context),
+        "--idle",
+        str(settings.idle),
+    )
+    return module_argv("pure_agent_loop.local.engine.server", *words, needs=["xllamacpp"])
 
 
 def _launch(command: list[str], log: Path, timeout: float) -> bool:
@@ -100,7 +114,8 @@ def _launch(command: list[str], log: Path, timeout: float) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            cwd=log.parent,  # never a folder whose files could be taken for modules
+            cwd=log.parent,
+            env=child_environment(*_ENGINE_VARIABLES),
             **_detached(),
         )
     watch = threading.Timer(timeout, process.kill)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from pure_agent_loop.support.child import ELSEWHERE, find_program, script_argv
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.words import say
@@ -28,7 +28,6 @@ CHECK_SECONDS = 10.0
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
 _NO_MATCH, _BAD_PATTERN = 1, 2
 _PIECE = 1 << 16
-_ELSEWHERE = Path(sys.executable).anchor or None  # no program finds anything of ours beside it
 _Command = tuple["str | bytes", ...]
 
 
@@ -126,7 +125,7 @@ def _started(command: _Command) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=_environment(),
-        cwd=_ELSEWHERE,
+        cwd=ELSEWHERE,
     )
 
 
@@ -163,7 +162,7 @@ def find_ripgrep(root: Path) -> str | None:
     Args:
         root: The workspace.
     """
-    found = shutil.which("rg")
+    found = find_program("rg")
     if found is None or Path(found).resolve().is_relative_to(root):
         return None
     return found if _is_ripgrep(found) else None
@@ -194,7 +193,7 @@ def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
         given = pattern if sys.platform == "win32" else pattern.encode()
         commands.append((ripgrep, *options, *more, "-e", given, "-"))
     arguments = (pattern.encode().hex(), str(int(wanted.ignore_case)), str(wanted.context))
-    commands.append((sys.executable, "-I", "-S", str(_PROGRAM), *arguments))
+    commands.append(tuple(script_argv(_PROGRAM, *arguments)))
     problem = ""
     for command in commands:
         done = _try(command)
@@ -212,7 +211,7 @@ def _try(command: _Command) -> subprocess.CompletedProcess[bytes]:
             capture_output=True,
             check=False,
             env=_environment(),
-            cwd=_ELSEWHERE,
+            cwd=ELSEWHERE,
             timeout=CHECK_SECONDS,
         )
     except subprocess.TimeoutExpired:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import ELSEWHERE, find_program
 from pure_agent_loop.toolbox.sandbox import landlock
 from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap, check_root, resolved_folders
 from pure_agent_loop.toolbox.sandbox.launch import Sandbox, Start, Unconfined, reaper_argv
@@ -114,7 +114,7 @@ def bubblewrap_problem() -> tuple[str, bool]:
     """Why bubblewrap does not work here, or "", and whether it cannot forbid nested namespaces."""
     if sys.platform != "linux":
         return "bubblewrap is there on Linux only", False
-    program = shutil.which("bwrap")
+    program = find_program("bwrap")
     if program is None:
         return "bubblewrap is not installed (Debian: apt-get install bubblewrap)", False
     first = _try(program, nested=False)
@@ -132,7 +132,13 @@ def _try(program: str, *, nested: bool) -> str:
     del words[at : at + 3]
     try:
         done = subprocess.run(  # noqa: S603 - our own words
-            words, input=b"go\n", capture_output=True, timeout=_PROBE_SECONDS, check=False, env={}
+            words,
+            input=b"go\n",
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+            env={},
+            cwd=ELSEWHERE,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

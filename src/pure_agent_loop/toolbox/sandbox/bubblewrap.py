@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED, Protected
@@ -58,7 +58,7 @@ class Bubblewrap:
         self._root, self._network = root, network
         self._readable = resolved_folders(readable)
         self._protected = Protected(root, protected)
-        self._program = program or shutil.which("bwrap") or "bwrap"
+        self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
 
     def argv(self, start: Start) -> list[str]:

