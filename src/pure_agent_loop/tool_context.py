@@ -24,6 +24,7 @@ class ToolContext:
         cancel_token: Says whether the run was cancelled; None if it cannot be. A function that is not async
             should look at it now and then, because a thread cannot be stopped from outside.
         background: What goes on beside the run, for the tools that begin it; see `kit.Background`.
+        read_only: Nobody has allowed this call to change anything; see `Permission`.
     """
 
     tool: str
@@ -35,6 +36,7 @@ class ToolContext:
     permission_mode: str = "auto"
     cancel_token: CancelToken | None = None
     background: Any = None
+    read_only: bool = False
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

@@ -87,7 +87,7 @@ class Ground:
         shutil.copy(Path(__file__).with_name("sandbox_probes.py"), self.workspace / "probes.py")
         (self.workspace / "known.json").write_text(json.dumps({**known, "without": without}))
         command = [system_python(), "-I", "probes.py", "known.json"]
-        with sandbox.prepared():
+        with sandbox.prepared(Start(command, str(self.workspace))):
             done = self.run(sandbox, command)
         assert done.returncode == 0, done
         return json.loads(done.stdout)

@@ -116,6 +116,7 @@ def _effect(
         kit.permissions.mode,
         kit.cancel_token,
         kit.background,
+        state.rulings[call.id].read_only,
     )
 
     async def effect() -> ToolOutcome:

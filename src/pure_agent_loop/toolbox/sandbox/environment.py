@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -32,13 +32,13 @@ _HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
 
 
 def clean_environment(
-    home: str, *, path: Sequence[str] = (), extra: Mapping[str, str] | None = None, temporary: str = ""
+    home: str, *, path: str = "", extra: Mapping[str, str] | None = None, temporary: str = ""
 ) -> dict[str, str]:
     """The variables a command gets. Of ours only the language and the time zone are taken over.
 
     Args:
         home: The value of ``HOME``.
-        path: Folders that come first in ``PATH``.
+        path: The value of ``PATH``; the system's folders if "".
         extra: Variables of the caller's choice; they win.
         temporary: The value of ``TMPDIR``; the home if "".
 
@@ -51,14 +51,13 @@ def clean_environment(
         if _TAKEN_OVER.fullmatch(name) and _HARMLESS.fullmatch(value)
     }
     checked = check_variables(extra or {})
-    folders = ":".join((*path, *SAFE_PATH))
     return {
         "LANG": "C.UTF-8",
         **ours,
         **_FIXED,
         "HOME": home,
         "TMPDIR": temporary or home,
-        "PATH": folders,
+        "PATH": path or ":".join(SAFE_PATH),
         **checked,
     }
 
