@@ -44,7 +44,7 @@ class Landlock:
     name = "landlock"
     supervised = True
     private_home = ""
-    refusal = "Permission denied"
+    refusal = "Permission denied|Operation not permitted"
 
     def __init__(
         self,

@@ -109,8 +109,8 @@ def check_workspace(root: Path) -> None:
     what = what or ("a folder with keys in it (.ssh)" if (root / ".ssh").exists() else "")
     if what:
         raise ConfigError(
-            f"workspace_root={str(root)!r} is {what}, and commands could change all in it. Choose a project's "
-            "folder, or say any_folder=True (--any-folder) if that is what you want."
+            f"workspace_root={str(root)!r} is {what}, and commands could change all in it. Choose a "
+            "project's folder, or say any_folder=True (--any-folder) if that is what you want."
         )
 
 

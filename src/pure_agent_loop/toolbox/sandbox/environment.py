@@ -27,6 +27,15 @@ _FIXED = {
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
 }
+_CACHES = {
+    "PYTHONPYCACHEPREFIX": "pycache",
+    "MYPY_CACHE_DIR": "mypy",
+    "RUFF_CACHE_DIR": "ruff",
+    "COVERAGE_FILE": "coverage",
+    "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
+    "CARGO_TARGET_DIR": "target",
+    "npm_config_cache": "npm",
+}
 _TAKEN_OVER = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
 _HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
 
@@ -60,6 +69,17 @@ def clean_environment(
         "PATH": path or ":".join(SAFE_PATH),
         **checked,
     }
+
+
+def still_variables(temporary: str) -> dict[str, str]:
+    """Variables for a command that can change nothing: its caches lie elsewhere, and errors are in English.
+
+    Args:
+        temporary: Its own folder for temporary files.
+    """
+    caches = {name: f"{temporary}/{folder}" for name, folder in _CACHES.items()}
+    pytest = f"-o cache_dir={temporary}/pytest-cache"
+    return {**caches, "PYTEST_ADDOPTS": pytest, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
 
 
 def check_variables(extra: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The user's own programs: virtual environments, pyenv, node, cargo and the like, as their ``PATH`` names them.
+"""The user's own programs, as ``PATH`` names them: virtual environments, pyenv, node, cargo and the like.
 
 A sandbox shows the system's folders. What else stands in ``PATH`` is shown too, with what belongs to it, but
 never a home as a whole: beside the programs lie keys.
