@@ -137,7 +137,9 @@ class TestTheFlow:
 
     def test_plan_mode_looks_and_changes_nothing(self, shell, tmp_path):
         rules = PermissionRules(allow=["shell(touch *)"])
-        made, asked = agent(shell, "pwd", "touch made", answer="allow", permission_mode="plan", permission_rules=rules)
+        made, asked = agent(
+            shell, "pwd", "touch made", answer="allow", permission_mode="plan", permission_rules=rules
+        )
         first, second = results(made.run("go"))
         assert first == f"{tmp_path.resolve()}\n[exit code 0]"
         assert "[plan mode" in second
