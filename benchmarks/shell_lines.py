@@ -2,8 +2,8 @@
 
     python -m benchmarks.shell_lines [--sandbox bubblewrap|landlock] [--every 1] [--show]
 
-Each line of the corpora of ``tests/toolbox`` goes to the shell as in the mode ``ask``, without any rule and with
-a person who is only counted. An effect is any change of a file in the workspace or outside, of a process
+Each line of the corpora of ``tests/toolbox`` goes to the shell as in the mode ``ask``, without any rule and
+with a person who is only counted. An effect is any change of a file in the workspace or outside, of a process
 outside, or a connection to a server outside. Started by root, all of it runs as the user ``nobody``.
 """
 
@@ -43,7 +43,8 @@ KINDS = ("denied", "allowed", "read-only", "asked")
 PROJECT = {
     "README.md": "# A project\n\n>>> 1 + 1\n2\n",
     "pyproject.toml": '[project]\nname = "app"\nversion = "1"\n',
-    "package.json": '{"name": "app", "version": "1.0.0", "scripts": {"test": "node index.js", "lint": "node --check index.js"}}\n',
+    "package.json": '{"name": "app", "version": "1.0.0",'
+    ' "scripts": {"test": "node index.js", "lint": "node --check index.js"}}\n',
     "index.js": "console.log('ok')\n",
     "src/__init__.py": "",
     "src/app.py": "def main():\n    return 1\n\n\nif __name__ == '__main__':\n    print(main())\n",

@@ -99,7 +99,8 @@ def build(folder: Path, files: dict[str, str] | None = None) -> Path:
         path.write_text(text, encoding="utf-8")
     if files is not None:
         shell(
-            "tar cf x.tar *.*; git init -q --template= . && git add . && git commit -qm one && git commit -qm two --allow-empty",
+            "tar cf x.tar *.*; git init -q --template= . && git add . && git commit -qm one"
+            " && git commit -qm two --allow-empty",
             folder,
         )
         return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pure_agent_loop import Agent, Permission, PermissionRules
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
-from pure_agent_loop.toolbox import Shell, ShellPolicy
+from pure_agent_loop.toolbox import Shell
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.process import run_process
@@ -162,11 +163,103 @@ class TestTheFlow:
         found = judged(shell, "sleep 100", JudgeContext(attended=True, seconds=0.2))
         assert found == Permission("allow", "read-only", read_only=True)
 
-    def test_what_was_tried_is_not_run_again(self, shell, tmp_path):
-        made, _ = agent(shell, "date +%N; cat /proc/sys/kernel/random/uuid", answer="deny")
-        tool = shell.tool()
-        found = asyncio.run(shell.judge({"command": "echo $RANDOM"}, JudgeContext(call_id="c1")))
-        assert found.read_only
+    def test_what_was_tried_is_not_run_again(self, shell):
+        judged(shell, "echo $RANDOM", JudgeContext(call_id="c1"))
         assert shell._tried_before("echo $RANDOM", "c1") is not None
         assert shell._tried_before("echo $RANDOM", "c1") is None
-        assert tool.name == "shell"
+
+    def test_a_session_asks_what_it_has_kept(self, shell, tmp_path):
+        made, _ = agent(shell, "touch made")
+        run = made.run("go")
+        question = run.questions[0]
+        assert "tried read-only" in question.reason
+
+
+EFFECTS = {
+    "a file": "echo x > new",
+    "its mode": "chmod 777 file",
+    "its times": "touch -d 2001-01-01 file",
+    "its owner": "chown $(id -u) file",
+    "its attributes": "setfattr -n user.x -v y file; chattr +d file; chattr +A .",
+    "its length": "truncate -s 0 file",
+    "its name": "mv file other",
+    "a link": "ln file other; ln -s file other",
+    "a folder": "mkdir new; rm -rf folder; rmdir folder",
+    "memory for all": "echo x > /dev/shm/pal-new; test ! -e /dev/shm/pal-new",
+}
+
+
+class TestNoEffect:
+    @pytest.mark.parametrize("what", EFFECTS)
+    def test_nothing_changes(self, shell, tmp_path, what):
+        (tmp_path / "file").write_text("as it was")
+        (tmp_path / "folder").mkdir()
+        before = state(tmp_path)
+        judged(shell, EFFECTS[what])
+        judged(shell, f"({EFFECTS[what]}) 2>/dev/null; true")
+        judged(shell, f"{system_python()} -c 'import os; os.system({EFFECTS[what]!r})'")
+        assert state(tmp_path) == before
+        assert not Path("/dev/shm/pal-new").exists()
+
+    def test_the_same_commands_change_something_once_approved(self, shell, tmp_path):
+        for what in EFFECTS.keys() - {"memory for all"}:
+            for each in tmp_path.iterdir():
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+            (tmp_path / "file").write_text("as it was")
+            (tmp_path / "folder").mkdir()
+            before = state(tmp_path)
+            asyncio.run(shell.shell(EFFECTS[what]))
+            assert state(tmp_path) != before, what
+
+    def test_sockets_of_the_workspace_are_shut(self, shell, tmp_path):
+        calls = []
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / "socket"))
+            server.listen()
+            server.settimeout(0.01)
+            code = "import socket; socket.socket(socket.AF_UNIX).connect('socket')"
+            judged(shell, f'{system_python()} -c "{code}"')
+            with pytest.raises(TimeoutError):
+                calls.append(server.accept())
+        assert calls == []
+
+    def test_a_network_that_is_allowed_is_asked_about(self, tmp_path):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            command = f"echo hi > /dev/tcp/127.0.0.1/{server.getsockname()[1]}"
+            allowed, shut = (Shell(tmp_path, network=network) for network in (True, False))
+            assert judged(allowed, command).behavior == "ask"
+            assert judged(shut, command).read_only  # no answer could open it
+            server.settimeout(0.01)
+            with pytest.raises(TimeoutError):
+                server.accept()
+
+    def test_a_sandbox_that_cannot_do_it_is_refused(self, tmp_path):
+        with pytest.raises(ConfigError, match="read_only"):
+            asyncio.run(run_process(["true"], cwd=tmp_path, timeout=9, sandbox=Unconfined(), read_only=True))
+
+    def test_secrets_stay_hidden(self, shell, monkeypatch, tmp_path_factory):
+        home = tmp_path_factory.mktemp("home")
+        (home / ".ssh").mkdir()
+        (home / ".ssh" / "id").write_text("a secret")
+        monkeypatch.setenv("HOME", str(home))
+        made, _ = agent(shell, f"cat {home}/.ssh/id; true", answer="deny")
+        assert "a secret" not in results(made.run("go"))[0]
+
+
+def state(folder):
+    """All that a command could change of files."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        status = path.lstat()
+        extra = tuple(os.listxattr(path, follow_symlinks=False))
+        kept = (status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, status.st_ctime_ns, extra)
+        found[str(path)] = kept
+    return found
+
+
+def test_the_filter_knows_both_kinds_of_machine():
+    for machine in ("x86_64", "aarch64"):
+        short = seccomp.program("any", machine)
+        assert len(short) < len(seccomp.program("none", machine, shared=True, still=True))
+        assert len(short) % 8 == 0
+    assert seccomp.program("any", "riscv64") == b""

@@ -45,7 +45,8 @@ def objection(simple: Simple, root: str | None) -> str | None:
     for word in words[1:]:
         if not word.is_literal and (word.has_expansion or word.may_be_option or name == "cd"):
             return f"{word.raw} is not known before it runs"
-        if name in _LOOKING and leaves(word, root):
+        looks = name in _LOOKING or not word.is_literal or word.raw.startswith("~")
+        if looks and leaves(word, root):
             return f"{word.raw} is outside the workspace"
     return None
 
