@@ -72,14 +72,14 @@ def _holds_a_home(folder: Path) -> bool:
 
 def variables_for(path: list[str]) -> dict[str, str]:
     """Variables without which these programs do not find what belongs to them: their home is another one."""
-    found = {}
+    found: dict[str, str] = {}
     for each in map(Path, path):
         name, folder = _HOMES.get(each.parent.name, ("", ""))
         place = Path(os.environ.get(name) or each.parent.parent / folder) if name else None
         if place is not None and place.is_dir():
-            found[name] = str(place)
-        if (each.parent / "pyvenv.cfg").is_file() and "VIRTUAL_ENV" not in found:
-            found["VIRTUAL_ENV"] = str(each.parent)
+            found.setdefault(name, str(place))
+        if (each.parent / "pyvenv.cfg").is_file():
+            found.setdefault("VIRTUAL_ENV", str(each.parent))
     return found
 
 
