@@ -28,10 +28,13 @@ _ABOUT = (
     *((302, 261, (0,)), (142, 118, (0,)), (144, 119, (0,)), (203, 122, (0,)), (314, 274, (0,))),
     *((141, 140, (0, 0)), (251, 30, (1, 0))),
 )
-# What every process of this machine has in common, where there is no namespace of its own: shared memory,
-# semaphores, message queues (shmget, semget, msgget, mq_open, mq_unlink), and what happens to files outside
-# (inotify_init, inotify_init1).
-_SHARED = ((29, 194), (64, 190), (68, 186), (240, 180), (241, 181), (253, None), (294, 26))
+# What every process of this machine has in common, where there is no namespace of its own: shared memory
+# (shmget, shmat, shmctl), semaphores (semget, semop, semctl, semtimedop), message queues (msgget, msgsnd,
+# msgrcv, msgctl, mq_open, mq_unlink), and what happens to files outside (inotify_init, inotify_init1).
+_SHARED = (
+    *((29, 194), (30, 196), (31, 195), (64, 190), (65, 193), (66, 191), (220, 192), (68, 186), (69, 189)),
+    *((70, 188), (71, 187), (240, 180), (241, 181), (253, None), (294, 26)),
+)
 # What changes a file without writing to it: chmod, fchmod, fchmodat, fchmodat2, chown, fchown, lchown,
 # fchownat, utime, utimes, futimesat, utimensat, setxattr, lsetxattr, fsetxattr, setxattrat, removexattr,
 # lremovexattr, fremovexattr, removexattrat, truncate, file_setattr.
