@@ -204,6 +204,11 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
     )
+    group.add_argument(
+        "--any-folder",
+        action="store_true",
+        help="work also in a home, in a folder for everybody, or in one with keys in it",
+    )
     group.add_argument("--no-snapshots", action="store_true", help="do not keep what 'pal undo' needs")
     group.add_argument("--no-audit", action="store_true", help="do not write calls to the audit log")
     for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):

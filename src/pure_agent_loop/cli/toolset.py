@@ -127,6 +127,7 @@ def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
         "sandbox": options.sandbox,
         "network": options.network,
         "unsandboxed": options.unsandboxed_shell,
+        "any_folder": options.any_folder,
     }
 
 
