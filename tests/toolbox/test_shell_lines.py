@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+
 import pytest
-from benchmarks.shell_lines import ground, measure
+from benchmarks.shell_lines import KINDS, ground
 from tests.toolbox.sandbox_ground import require_tools
-from tests.toolbox.shell_scratch import corpus
 
 from pure_agent_loop.toolbox.shell.tool import Shell
 
@@ -15,37 +18,39 @@ def _tools():
     require_tools()
 
 
-def told(found, *kinds):
-    return [each for each in found if each[0] in kinds]
+def measured(only, every, sandbox="bubblewrap"):
+    """What the benchmark says about a corpus; a process of its own, because it gives up root's powers."""
+    options = ["--only", only, "--every", str(every), "--sandbox", sandbox, "--show"]
+    words = [sys.executable, "-m", "benchmarks.shell_lines", *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    row = next(line for line in done.stdout.splitlines() if line.startswith(only))
+    numbers = map(int, row.split()[-len(KINDS) - 2 :])
+    return dict(zip(("lines", *KINDS, "effect"), numbers, strict=True)), done.stdout
 
 
 # The benchmark runs all of them; here every so many-th, because each needs a sandbox of its own.
 @pytest.mark.parametrize(
-    ("name", "sandbox", "every"),
+    ("only", "every", "sandbox"),
     [
-        *(("shell_hostile", "bubblewrap", 5), ("shell_hostile", "landlock", 25)),
-        *(("shell_bypasses", "bubblewrap", 9), ("shell_bypasses", "landlock", 31)),
+        *(("hostile", 9, "bubblewrap"), ("hostile", 29, "landlock")),
+        *(("bypasses", 11, "bubblewrap"), ("bypasses", 31, "landlock")),
     ],
 )
-def test_no_line_has_an_effect(name, sandbox, every):
-    counts, found = measure(corpus(name)[::every], sandbox, project=False)
-    assert told(found, "EFFECT") == []
-    assert counts["allowed"] == 0
+def test_no_line_has_an_effect(only, every, sandbox):
+    counts, said = measured(only, every, sandbox)
+    assert counts["effect"] == counts["allowed"] == 0, said
     assert counts["asked"] > 5
 
 
-@pytest.mark.parametrize(("name", "every"), [("shell_everyday", 3), ("shell_harmless", 7)])
-def test_everyday_lines_need_no_question(name, every):
-    lines = corpus(name)
-    assert len(lines) >= 250
-    _, found = measure(lines[::every], "bubblewrap", project=True)
-    assert len(told(found, "asked", "denied", "allowed")) <= 1, found
-    assert told(found, "EFFECT") == []
+@pytest.mark.parametrize(("only", "every"), [("everyday", 4), ("harmless", 9)])
+def test_everyday_lines_need_no_question(only, every):
+    counts, said = measured(only, every)
+    assert counts["lines"] * every >= 250
+    assert counts["asked"] + counts["denied"] + counts["allowed"] <= 1, said
+    assert counts["effect"] == 0, said
 
 
 def test_an_effect_would_be_seen():
-    import asyncio
-
     commands = ["touch x", "chmod 700 a.txt", "rm -r sub", "echo x > .git/HEAD"]
     with ground(project=False) as made:
         for command in commands:
