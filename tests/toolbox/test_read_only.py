@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import shutil
 import socket
+import uuid
 from pathlib import Path
 
 import pytest
 from tests.toolbox.sandbox_ground import require_tools, system_python
 
-from pure_agent_loop import Agent, Permission, PermissionRules
+from pure_agent_loop import Agent, CancelToken, Permission, PermissionRules
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
@@ -49,6 +51,15 @@ def agent(shell, *commands, answer=None, **options):
 
     options = {"permission_mode": "ask", **({"on_ask": on_ask} if answer else {}), **options}
     return Agent(llm=ScriptedLLM([*script, "done"]), tools=[shell.tool()], **options), asked
+
+
+def sleeps(seconds):
+    """Whether a process sleeps so long."""
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if each.read_bytes() == f"sleep\0{seconds}\0".encode():
+                return True
+    return False
 
 
 def results(result):
@@ -146,6 +157,28 @@ class TestTheFlow:
         assert "[plan mode" in second
         assert asked == []
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("verdict", ["ask", Permission("allow", updated_args={"command": "touch made"})])
+    def test_in_plan_mode_no_answer_allows_more(self, shell, tmp_path, verdict):
+        options = {"permission_mode": "plan", "can_use_tool": lambda *_: verdict}
+        made, _ = agent(shell, "pwd; touch made", answer="allow", **options)
+        made.run("go")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_cancel_ends_a_try(self, shell, tmp_path):
+        seconds = 10**6 + uuid.uuid4().int % 10**9
+        made, _ = agent(shell, f"sleep {seconds}", answer="allow")
+
+        async def cancelled():
+            token = CancelToken()
+            running = asyncio.ensure_future(made.arun("go", cancel_token=token))
+            while not sleeps(seconds):
+                await asyncio.sleep(0.001)
+            token.cancel()
+            return await running
+
+        assert asyncio.run(cancelled()).stop_reason == "cancelled"
+        assert not sleeps(seconds)
 
     @pytest.mark.parametrize("mode", ["ask", "auto", "plan", "bypass"])
     def test_what_is_denied_is_denied_in_every_mode(self, shell, tmp_path, mode):

@@ -116,7 +116,7 @@ def _effect(
         kit.permissions.mode,
         kit.cancel_token,
         kit.background,
-        state.rulings[call.id].read_only,
+        state.rulings[call.id].read_only or kit.permissions.mode == "plan",
     )
 
     async def effect() -> ToolOutcome:
