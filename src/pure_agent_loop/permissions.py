@@ -3,8 +3,8 @@
 The order, from the strongest to the weakest:
 
 1.  A deny rule denies, whatever else is said.
-2.  The mode ``plan`` denies every tool that is not marked ``read_only``.
-    So does a refusal of the tool itself.
+2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool itself promises to
+    make the call so that it changes nothing. A refusal of the tool itself denies in every mode.
 3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
 4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself.
 5.  An allow rule allows; so does the tool itself.
@@ -41,6 +41,8 @@ class Permission:
         updated_args: Arguments to use instead of the model's.
         always: With ``allow``: calls of this tool are not asked about again in this run.
         interrupt: With ``deny``: the run ends with one last answer without tools.
+        read_only: With ``allow``, of a tool that judges its calls: it makes this one so that it changes
+            nothing, because nobody has allowed more.
     """
 
     behavior: Behavior
@@ -48,6 +50,7 @@ class Permission:
     updated_args: dict[str, Any] | None = None
     always: bool = False
     interrupt: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class PermissionContext:
         call_id: Its id in the history.
         suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
         reason: The rule or the mode that suggests it.
-        read_only: The tool is marked as one that changes nothing.
+        read_only: The tool is marked as one that changes nothing, or would make this call so.
     """
 
     step: int
@@ -98,15 +101,25 @@ class JudgeContext:
             keep to them in its own way, because it knows what its arguments mean.
         ask: The same of ask rules.
         allow: The same of allow rules.
+        approved: The mode, a rule for the whole tool or an answer of a person allows its calls, as far as no
+            rule is against it.
+        plan: Nothing may be changed, and nobody is asked: what it allows must be ``read_only``.
+        call_id: The call's id in the history.
+        seconds: How long the run may still take; None for no limit.
     """
 
     attended: bool = False
     deny: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    approved: bool = False
+    plan: bool = False
+    call_id: str = ""
+    seconds: float | None = None
 
 
-Judge = Callable[[dict[str, Any], JudgeContext], Permission | None]
+Opinion = Permission | None
+Judge = Callable[[dict[str, Any], JudgeContext], Opinion | Awaitable[Opinion]]
 Verdict = Permission | Behavior
 PermissionFunction = Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
@@ -266,7 +279,8 @@ class PermissionPolicy:
             return Permission("deny", say("rule_forbids", rule=denied.text))
         if own is not None and own.behavior == "deny":
             return own
-        if self.mode == "plan" and not read_only:
+        promised = own is not None and own.behavior == "allow" and own.read_only
+        if self.mode == "plan" and not (read_only or promised):
             return Permission("deny", say("plan_mode"))
         asked = self.rules.find("ask", tool, args)
         if asked is not None and self.mode != "bypass":
@@ -277,15 +291,24 @@ class PermissionPolicy:
             return ALLOWED
         return Permission("ask", say("mode_asks"))
 
-    def judge_context(self, tool: str, *, attended: bool) -> JudgeContext:
+    def judge_context(self, tool: str, *, attended: bool, always: bool = False) -> JudgeContext:
         """What a tool that judges its own calls is told.
 
         Args:
             tool: The tool.
             attended: A person can be asked.
+            always: An answer has allowed all its calls.
         """
-        patterns = self.rules.patterns
-        return JudgeContext(attended, patterns("deny", tool), patterns("ask", tool), patterns("allow", tool))
+        patterns, plan = self.rules.patterns, self.mode == "plan"
+        approved = self.mode in ("auto", "bypass") or always or self.rules.names("allow", tool)
+        return JudgeContext(
+            attended,
+            patterns("deny", tool),
+            patterns("ask", tool),
+            patterns("allow", tool),
+            approved=approved and not plan,
+            plan=plan,
+        )
 
     def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
         rules = self.rules
@@ -322,12 +345,14 @@ class Ruling:
         args: The arguments in force.
         kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
         message: Why, in words.
+        read_only: With ``allow``: it runs so that it changes nothing.
     """
 
     behavior: Behavior
     args: dict[str, Any] = field(default_factory=dict)
     kind: str = ""
     message: str = ""
+    read_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

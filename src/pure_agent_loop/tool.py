@@ -95,8 +95,9 @@ class Tool:
         read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
             without a question.
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
-        judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none. Its
-            refusal holds; its question is asked in every mode but ``bypass``; what it allows is not asked.
+        judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none; it may
+            be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
+            not asked. It must change nothing.
         words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
 
     Raises:

@@ -32,6 +32,8 @@ class ToolContext:
     at it now and then, because a thread cannot be stopped from outside."""
     background: Any = None
     """What goes on beside the run, for the tools that begin it; see `kit.Background`."""
+    read_only: bool = False
+    """Nobody has allowed this call to change anything; see `Permission`."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

@@ -233,14 +233,30 @@ class TestTerminal:
     def test_no_argument_can_pass_for_another_or_move_the_cursor(self, asked):
         evil = "1\n  path: ok\x1b[2J\x9b1m\u202e\u200b"
         terminal, _ = asked([call("calculator", expression=evil, **{"n\x1b[1mame": "x" * 9000}), "Then not."])
-        terminal.until(QUESTION)
+        terminal.until("[s]how what was left out")
         assert not set(terminal.shown) & set("\x1b\x9b\u202e\u200b")
         (line,) = (line for line in terminal.shown.splitlines() if line.startswith("  expression: "))
-        assert line.startswith('  expression: "1\\n  path: ok\\u001b[2J')
+        assert line.startswith('  expression: "1\\n··path: ok\\u001b[2J')
         assert "characters left out ...]" in terminal.shown
         assert len(terminal.shown) < 4000
         terminal.type("n\n")
         assert terminal.end() == 0
+
+    def test_nothing_hides_behind_blanks_or_in_the_middle(self, asked):
+        command = f"ls{' ' * 3000}; echo{' ' * 3}a\u2003b; {'x' * 3000} && rm -rf y"
+        terminal, server = asked([call("shell", command=command), "Then not."])
+        terminal.until("[s]how what was left out")
+        assert "ls·(3000 blanks)·; echo···a\\u2003b; xxx" in terminal.shown
+        assert "  1. ls" in terminal.shown
+        assert "  2. echo···a\\u2003b" in terminal.shown
+        assert "  4. rm -rf y" in terminal.shown
+        assert "x" * 3000 not in terminal.shown
+        terminal.type("s\n")
+        terminal.until("x" * 3000)
+        terminal.until("[s]how what was left out")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+        assert "was not allowed" in results(server)[0]
 
     def test_piped_text_leaves_the_terminal_for_the_answer(self, asked, pal):
         context = pal.workspace / "context"

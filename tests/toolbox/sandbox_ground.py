@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -87,7 +88,7 @@ class Ground:
         shutil.copy(Path(__file__).with_name("sandbox_probes.py"), self.workspace / "probes.py")
         (self.workspace / "known.json").write_text(json.dumps({**known, "without": without}))
         command = [system_python(), "-I", "probes.py", "known.json"]
-        with sandbox.prepared():
+        with sandbox.prepared(Start(command, str(self.workspace))):
             done = self.run(sandbox, command)
         assert done.returncode == 0, done
         return json.loads(done.stdout)
@@ -182,11 +183,24 @@ def victims(made: Ground) -> Iterator[dict[str, Any]]:
             "home_secret": str(home / "secret"),
             "data_secret": str(home / "secret"),
             "devices": [f"/dev/{name}" for name in ("mem", "kmsg", *_disks())],
+            "shared_memory": stack.enter_context(shared_memory()),
             "tcp": tcp.getsockname()[1],
             "abstract": abstract,
             "same_network": str(Path("/proc/self/ns/net").readlink()),
             "sockets": sockets,
         }
+
+
+@contextlib.contextmanager
+def shared_memory() -> Iterator[int]:
+    """A segment of System V shared memory that every user may use."""
+    library = ctypes.CDLL(None)
+    segment = library.shmget(0, 4096, 0o1666)  # IPC_CREAT, and all may read and write
+    assert segment >= 0
+    try:
+        yield segment
+    finally:
+        library.shmctl(segment, 0, None)  # IPC_RMID
 
 
 def _disks() -> list[str]:

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -18,7 +19,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 MS_REMOUNT, MS_BIND = 32, 4096
 NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
 PTRACE_ATTACH, KEYCTL_SEARCH, SESSION_KEYRING = 16, 10, -3
-SYS_KEYCTL, SYS_INIT_MODULE = 250, 175
+SYS_KEYCTL, SYS_INIT_MODULE, SYS_IOPRIO_SET = 250, 175, 251
+SHM_READ_ONLY = 0o10000
 
 
 class RefusedError(Exception):
@@ -226,6 +228,35 @@ class Probes:
     def ask_a_keyring(self):
         # Which keys there are is the process's business; that it may ask at all is what is shut.
         call("syscall", ctypes.c_long(SYS_KEYCTL), 0, SESSION_KEYRING, 1)
+
+    def set_a_limit_of_another(self):
+        resource.prlimit(self.victim, resource.RLIMIT_CORE, (0, 0))
+
+    def renice_another(self):
+        os.setpriority(os.PRIO_PROCESS, self.victim, 1)
+
+    def renice_all_of_a_user(self):
+        os.setpriority(os.PRIO_USER, 0, 1)
+        must(os.getpriority(os.PRIO_PROCESS, self.victim))
+
+    def pin_another_to_a_processor(self):
+        os.sched_setaffinity(self.victim, os.sched_getaffinity(0))
+
+    def schedule_another(self):
+        os.sched_setscheduler(self.victim, os.SCHED_BATCH, os.sched_param(0))
+
+    def slow_the_disk_of_another(self):
+        call("syscall", ctypes.c_long(SYS_IOPRIO_SET), 1, self.victim, 2 << 13 | 7)
+
+    def attach_shared_memory(self):
+        LIBC.shmat.restype = ctypes.c_long
+        call("shmat", self.known["shared_memory"], None, SHM_READ_ONLY)
+
+    def watch_files_outside(self):
+        LIBC.inotify_init1.argtypes = [ctypes.c_int]
+        watcher = LIBC.inotify_init1(0)
+        must(watcher >= 0)
+        call("inotify_add_watch", watcher, bytes(self.outside), 2)
 
     def send_udp(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:

@@ -87,12 +87,23 @@ def shell(command: str, folder: Path) -> None:
     )
 
 
-def build(folder: Path) -> Path:
-    """Make the folder."""
-    for name, text in FILES.items():
+def build(folder: Path, files: dict[str, str] | None = None) -> Path:
+    """Make the folder.
+
+    Args:
+        files: What is in it, in a repository; the hostile ones if None.
+    """
+    for name, text in (files or FILES).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    if files is not None:
+        shell(
+            "tar cf x.tar *.*; git init -q --template= . && git add . && git commit -qm one"
+            " && git commit -qm two --allow-empty",
+            folder,
+        )
+        return folder
     for name in PROGRAMS:
         (folder / name).chmod(0o755)
     shell(

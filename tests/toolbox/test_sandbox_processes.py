@@ -121,6 +121,19 @@ class TestNothingIsLeft:
                 ours.send_signal(signal.SIGKILL)
             wait_for(lambda: alive(marker) == [])
 
+    def test_when_a_command_takes_the_descriptors_of_its_supervisor_away(self, mode, tmp_path, marker):
+        code = "import os, resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0))"
+        command = f"setsid -f sleep {marker}; exec {system_python()} -I -S -c '{code}'"
+        asyncio.run(bash(command, tmp_path, mode))
+        assert alive(marker) == []
+
+
+@pytest.mark.parametrize(("mode", "code"), [("bubblewrap", 1), ("landlock", 1)])
+def test_sockets_to_the_host_of_a_virtual_machine_are_shut(mode, code, tmp_path):
+    asked = "import socket, sys\ntry: socket.socket(40, 1)\nexcept OSError as error: sys.exit(error.errno)"
+    done = asyncio.run(bash(f'{system_python()} -I -S -c "{asked}"', tmp_path, mode))
+    assert done.exit_code == code  # EPERM, and not that this machine knows none
+
 
 @pytest.mark.parametrize("mode", MODES)
 class TestOutput:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,7 +130,7 @@ class TestTheEnvironment:
                 "HOME",
             ),
             *("GIT_OPTIONAL_LOCKS", "GIT_EDITOR", "DEBIAN_FRONTEND", "PIP_NO_INPUT", "TMPDIR", "PATH", "PWD"),
-            *("SHLVL", "_", "OLDPWD"),
+            *("SHLVL", "_", "OLDPWD", "PYENV_ROOT", "RUSTUP_HOME", "VIRTUAL_ENV"),
         }
         assert {"LC_TIME", "HOME", "PATH"} <= names
 
@@ -213,6 +215,52 @@ class TestProtectedNames:
         assert "made" not in asyncio.run(both())[0].splitlines()
         assert self.listing(tmp_path) == ["go"]
 
+    def test_two_processes_share_a_workspace(self, tmp_path):
+        """The first that ends must not take away the folders on which the other relies."""
+        wait = (
+            "until [ -e go ]; do :; done; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit && echo made"
+        )
+        code = "import asyncio, sys; from pure_agent_loop.toolbox import Shell\n"
+        code += "print(asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2])))"
+        words = [sys.executable, "-c", code, str(tmp_path), f"touch ready; {wait}"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+            run(Shell(tmp_path), "until [ -e ready ]; do :; done")
+            run(Shell(tmp_path), "touch go")
+            assert "made" not in other.communicate()[0].splitlines()
+        assert self.listing(tmp_path) == ["go", "ready"]
+
+    def test_what_a_killed_process_left_is_removed_with_the_next_command(self, tmp_path):
+        code = "import os, sys; from pure_agent_loop.toolbox.sandbox.protect import *\n"
+        code += (
+            "held = Protected(Path(sys.argv[1]), ['.git/hooks']).standing(); held.__enter__(); os._exit(9)"
+        )
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+        assert self.listing(tmp_path) == [".git"]
+        run(Shell(tmp_path), "true")
+        assert self.listing(tmp_path) == []
+
+    def test_what_is_replaced_from_outside_meanwhile_is_put_back_and_said(self, tmp_path):
+        """A mount holds on to the old file: the new one in its place is open to the command."""
+        self.git(tmp_path, "init", "-q")
+        config = tmp_path / ".git" / "config"
+        before = config.read_text()
+
+        async def both():
+            command = "touch ready; until [ -e go ]; do :; done; echo evil >> .git/config"
+            running = asyncio.ensure_future(Shell(tmp_path).shell(command))
+            while not (tmp_path / "ready").exists():
+                await asyncio.sleep(0.001)
+            (tmp_path / "new").write_text(f"{before}# theirs\n")
+            (tmp_path / "new").rename(config)
+            (tmp_path / "go").touch()
+            return await running
+
+        said = asyncio.run(both())
+        assert config.read_text() == before
+        assert "[changed meanwhile, protected, and put back as before: .git/config]" in said
+        aside = config.with_name("config.changed-during-a-command").read_text()
+        assert aside == f"{before}# theirs\nevil\n"
+
     def test_what_a_person_puts_there_meanwhile_stays(self, tmp_path):
         with Protected(tmp_path, [".git/hooks"]).standing():
             (tmp_path / ".git" / "HEAD").write_text("theirs")
@@ -230,7 +278,7 @@ def test_our_own_data_is_hidden_where_the_workspace_holds_it(tmp_path, monkeypat
     assert SECRET in run(Shell(tmp_path), "cat data/secret")
     monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "data"))
     assert "No such file" in run(Shell(tmp_path), "cat data/secret; ls data; echo x > data/planted")
-    assert [path.name for path in (tmp_path / "data").iterdir()] == ["secret"]
+    assert not (tmp_path / "data" / "planted").exists()
 
 
 def test_what_is_readable_is_not_writable(tmp_path):
@@ -250,7 +298,8 @@ ATTENDED, ALONE = JudgeContext(attended=True), JudgeContext()
 
 def decided(shell, command, context):
     found = shell.judge({"command": command}, context)
-    return None if found is None else found.behavior
+    found = asyncio.run(found) if inspect.iscoroutine(found) else found
+    return None if found is None else "read-only" if found.read_only else found.behavior
 
 
 class TestWhoDecides:
@@ -259,15 +308,20 @@ class TestWhoDecides:
     @pytest.mark.parametrize("context", [ATTENDED, ALONE])
     @pytest.mark.parametrize(
         ("command", "behavior"),
-        [(KNOWN, "allow"), (UNKNOWN, None), (ASKED, "ask"), (DENIED, "deny")],
+        [(KNOWN, "read-only"), (UNKNOWN, "read-only"), (ASKED, "ask"), (DENIED, "deny")],
     )
-    def test_in_a_sandbox_what_is_unknown_is_left_to_the_mode(self, tmp_path, command, behavior, context):
+    def test_in_a_sandbox_nothing_depends_on_what_is_known(self, tmp_path, command, behavior, context):
         assert decided(Shell(tmp_path, policy=self.policy), command, context) == behavior
+        approved = {"read-only": None}.get(behavior, behavior)
+        assert (
+            decided(Shell(tmp_path, policy=self.policy), command, replace(context, approved=True)) == approved
+        )
 
     @pytest.mark.parametrize(
         ("command", "unsandboxed", "context", "behavior"),
         [
-            (KNOWN, False, ATTENDED, "ask"),
+            (KNOWN, False, ATTENDED, "allow"),
+            (UNKNOWN, False, ATTENDED, "ask"),
             (KNOWN, False, ALONE, "deny"),
             (UNKNOWN, False, ALONE, "deny"),
             (DENIED, False, ATTENDED, "deny"),
@@ -286,7 +340,7 @@ class TestWhoDecides:
         shell = Shell(tmp_path)
         rules = JudgeContext(attended=True, allow=("npm test",), ask=("git log *",), deny=("make *",))
         assert decided(shell, "npm test", rules) == "allow"
-        assert decided(shell, "npm test; touch x", rules) is None
+        assert decided(shell, "npm test; touch x", rules) == "ask"
         assert decided(shell, "git log", rules) == "ask"
         assert decided(shell, "ls && make all", rules) == "deny"
         with pytest.raises(ConfigError, match="allow"):
@@ -313,6 +367,85 @@ class TestWhoDecides:
     @pytest.mark.parametrize("command", [None, 1, ["ls"]])
     def test_what_is_no_command(self, tmp_path, command):
         assert Shell(tmp_path).judge({"command": command}, ATTENDED).behavior == "deny"
+
+
+class TestWhichWorkspace:
+    @pytest.mark.parametrize("where", ["/", "/tmp", "/var/tmp", "/home", str(Path.home())])
+    def test_no_home_and_no_folder_for_all(self, where):
+        with pytest.raises(ConfigError, match="workspace_root"):
+            Shell(where)
+
+    def test_none_that_holds_keys_unless_it_is_forced(self, tmp_path):
+        (tmp_path / ".ssh").mkdir()
+        with pytest.raises(ConfigError, match="any_folder"):
+            Shell(tmp_path)
+        assert run(Shell(tmp_path, any_folder=True), "echo hi") == "hi\n[exit code 0]"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home with tools in it as people have them, and secrets beside them."""
+    home = tmp_path / "home"
+    tools = {
+        ".pyenv/shims/greet": '#!/bin/sh\nexec "$PYENV_ROOT/versions/1/bin/greet"\n',
+        ".pyenv/versions/1/bin/greet": "#!/bin/sh\necho from pyenv\n",
+        ".nvm/versions/node/v1/bin/tool": '#!/bin/sh\ncat "$(dirname "$0")/../lib/module"\n',
+        ".nvm/versions/node/v1/lib/module": "from node\n",
+        ".cargo/bin/proxy": '#!/bin/sh\ncat "$RUSTUP_HOME/toolchain"; cat ~/../../credentials 2>&1\n',
+        ".cargo/credentials": SECRET,
+        ".rustup/toolchain": "from rust\n",
+        ".ssh/id": SECRET,
+        ".elsewhere/hidden": "#!/bin/sh\n",
+    }
+    for name, text in tools.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    path = [f"{home}/.pyenv/shims", f"{home}/.nvm/versions/node/v1/bin", f"{home}/.cargo/bin"]
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", ":".join([*path, os.environ["PATH"]]))
+    for name in ("PYENV_ROOT", "RUSTUP_HOME", "VIRTUAL_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+class TestOwnTools:
+    @pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+    def test_what_stands_in_the_path_works_and_nothing_else_is_shown(self, mode, home, tmp_path):
+        (tmp_path / "work").mkdir()
+        shell = Shell(tmp_path / "work", sandbox=mode)
+        assert run(shell, "greet; tool; proxy").startswith("from pyenv\nfrom node\nfrom rust\n")
+        said = run(
+            shell,
+            f"cat {home}/.ssh/id {home}/.cargo/credentials; ls {home}/.elsewhere; touch {home}/.cargo/x",
+        )
+        assert SECRET not in said
+        assert "hidden" not in said
+        assert not (home / ".cargo" / "x").exists()
+
+    @pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+    def test_a_virtual_environment_runs_its_modules(self, mode, home, tmp_path, monkeypatch):
+        work = tmp_path / "work"
+        work.mkdir()
+        venv = tmp_path / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+        site = next(venv.glob("lib/python*/site-packages"))
+        (site / "mytest.py").write_text("print('ran')\n")
+        monkeypatch.setenv("PATH", f"{venv}/bin:{os.environ['PATH']}")
+        assert run(Shell(work, sandbox=mode), "python -m mytest") == "ran\n[exit code 0]"
+
+    def test_a_home_is_never_shown_as_a_whole(self, home, tmp_path, monkeypatch):
+        (tmp_path / "work").mkdir()
+        monkeypatch.setenv("PATH", f"{home}:{home}/bin:{home.parent}:relative:{os.environ['PATH']}")
+        assert SECRET not in run(Shell(tmp_path / "work"), f"cat {home}/.ssh/id")
+
+    def test_a_missing_program_says_why(self, home, tmp_path, monkeypatch):
+        (tmp_path / "work").mkdir()
+        shell = Shell(tmp_path / "work")
+        monkeypatch.setenv("PATH", f"{home}/.elsewhere:{os.environ['PATH']}")
+        said = run(shell, "hidden --x | cat; hidden")
+        assert f"hidden is {home}/.elsewhere/hidden, which the sandbox does not show" in said
+        assert "does not show" not in run(shell, "nowhere-at-all")
 
 
 class TestWhichSandbox:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Permissio
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line
 
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
+QUESTION_CUT = "Allow? [s]how what was left out, [y]es, [n]o, [a]lways this tool: "
 TERMINAL = "/dev/tty"
 MOST_LINES, MOST_WIDTH = 60, 2_000  # of the arguments; what is left out is said
 MOST_RULE = 120  # characters of a rule that a person can still check
@@ -26,6 +28,9 @@ LINE_BYTES = 4_096
 NO = Permission("deny")
 _ANSWERS = {"y": Permission("allow"), "n": NO, "a": Permission("allow", always=True)}
 _WORDS = {**_ANSWERS, "yes": _ANSWERS["y"], "no": NO, "always": _ANSWERS["a"]}
+_SHOW = ("s", "show")
+MOST_BLANKS = 8  # of a run that are shown one by one; of a longer one the number is shown
+_BLANKS = re.compile(r" {2,}|[^\S \n]+")
 
 
 class Questions:
@@ -89,20 +94,21 @@ class Questions:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads come here
 
     def _answer(self, data: Mapping[str, Any]) -> Permission:
-        reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
-        lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
-        # As JSON each argument is one line, so that no text can pass for another argument.
-        lines += [f"  {one_line(name)}: {_as_json(value)}" for name, value in data["args"].items()]
-        self._output.say(excerpt("\n".join(lines), MOST_LINES, MOST_WIDTH))
+        text = _question_text(data)
+        shown = excerpt(text, MOST_LINES, MOST_WIDTH)
+        is_cut = shown != text
+        self._output.say(shown)
         _forget_typed(self._descriptor)
         while True:
-            self._output.progress(QUESTION)
+            self._output.progress(QUESTION_CUT if is_cut else QUESTION)
             line = self._read_line()
             if line is None:
                 self._output.end_line()
                 return NO
             if (word := line.strip().lower()) in _WORDS:
                 return _WORDS[word]
+            if is_cut and word in _SHOW:
+                self._output.say(text)
 
     def _read_line(self) -> str | None:
         """A line from the terminal; None at its end."""
@@ -113,6 +119,36 @@ class Questions:
         if data.endswith(b"\n"):
             self._output.typed_line()
         return data.decode("utf-8", "replace") if data else None
+
+
+def _question_text(data: Mapping[str, Any]) -> str:
+    """All that is asked: the call, its arguments, and each command of a line for the shell."""
+    reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
+    lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
+    # As JSON each argument is one line, so that no text can pass for another argument.
+    lines += [f"  {one_line(name)}: {_blanks_shown(_as_json(value))}" for name, value in data["args"].items()]
+    commands = _commands(data["args"].get("command")) if data["tool"] == "shell" else []
+    lines += [f"    {number}. {_blanks_shown(each)}" for number, each in enumerate(commands, start=1)]
+    return "\n".join(lines).rstrip()
+
+
+def _commands(line: object) -> list[str]:
+    """The simple commands of a line, if there are several; each as JSON, and so on one line."""
+    from pure_agent_loop.toolbox.shell.syntax import read_line
+
+    found = [each.text for each in read_line(line).commands] if isinstance(line, str) else []
+    return [_as_json(each)[1:-1] for each in found] if len(found) > 1 else []
+
+
+def _blanks_shown(text: str) -> str:
+    """Text in which no blanks can push anything out of sight, or pass for others."""
+    return _BLANKS.sub(lambda found: _blanks(found[0]), text)
+
+
+def _blanks(run: str) -> str:
+    if len(run) > MOST_BLANKS:
+        return f"·({len(run)} blanks)·"
+    return "".join("·" if sign == " " else f"\\u{ord(sign):04x}" for sign in run)
 
 
 def _forget_typed(descriptor: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -131,6 +132,7 @@ def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
         "sandbox": options.sandbox,
         "network": options.network,
         "unsandboxed": options.unsandboxed_shell,
+        "any_folder": options.any_folder,
     }
 
 
@@ -192,6 +194,10 @@ def suggest(
     about: Mapping[str, Any] = {}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, attended=questions is not None)
-        about = {"own": tool.judge(request.args, context), "judges": True}
+        own = tool.judge(request.args, context)
+        if inspect.iscoroutine(own):  # it would have to look closer, as it did before it asked
+            own.close()
+            own = Permission("ask", request.reason)
+        about = {"own": own, "judges": True}
     read_only = tool is not None and tool.read_only
     return policy.suggest(request.tool, request.args, read_only=read_only, **about)

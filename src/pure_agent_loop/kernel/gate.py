@@ -7,7 +7,7 @@ the hooks want? what do the rules, the mode and the user's function say? what do
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
+    Opinion,
     Permission,
     PermissionContext,
     PermissionRequest,
@@ -79,14 +80,20 @@ async def _suggest(
     if tool is None or tool.judge is None:
         return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
     attended = kit.on_ask is not None or kit.can_use_tool is not None
-    context = policy.judge_context(call.name, attended=attended)
+    always = (
+        when == "again" or call.name in state.permissions.always_allowed
+    )  # the second time only a refusal matters
+    left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
+    context = policy.judge_context(call.name, attended=attended, always=always)
+    context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
     return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True)
 
 
-async def _opinion(judge: Callable[[], Permission | None]) -> Permission | None:
-    return judge()
+async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
+    found = judge()
+    return await found if inspect.isawaitable(found) else found
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
@@ -127,10 +134,13 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
     if suggested.behavior == "deny" or kit.can_use_tool is None:
         return suggested
     tool = kit.tools.get(call.name)
-    read_only = tool is not None and tool.read_only
+    read_only = suggested.read_only or (tool is not None and tool.read_only)
     context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
     verdict = partial(_verdict, partial(kit.can_use_tool, call.name, deepcopy(args), context))
-    return await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
+    found = await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
+    # It agreed to what was suggested, no more than that: arguments of its own are its own decision.
+    agreed = found.behavior == "allow" and found.updated_args is None
+    return replace(found, read_only=suggested.read_only) if agreed else found
 
 
 async def _verdict(function: Callable[[], Any]) -> Permission:

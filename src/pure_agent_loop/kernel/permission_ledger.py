@@ -43,7 +43,9 @@ class PermissionLedger:
             updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
             if permission.always and call.name not in self.always_allowed:
                 self.always_allowed.append(call.name)
-            ruling = Ruling(permission.behavior, updated, message=permission.message)
+            ruling = Ruling(
+                permission.behavior, updated, message=permission.message, read_only=permission.read_only
+            )
         self.rulings[call.id] = ruling
         return ruling
 

@@ -118,6 +118,7 @@ def _effect(
         kit.permissions.mode,
         kit.cancel_token,
         kit.background,
+        state.permissions.rulings[call.id].read_only or kit.permissions.mode == "plan",
     )
 
     async def effect() -> ToolOutcome:

@@ -105,7 +105,7 @@ say = Sentences(
             "这台机器上没有 bash，无法运行命令。请使用其他工具。",
         ),
         "sandbox_failed": ("The sandbox could not be started: {error}", "沙箱无法启动。"),
-        "no_output": ("(no output)\n", "（没有输出）\n"),
+        "no_output": ("(no output)", "（没有输出）"),
         "timed_out": (
             (
                 "[ended after {seconds:g} seconds: the command did not finish. Give a larger timeout, or a "
@@ -114,8 +114,8 @@ say = Sentences(
             "【{seconds:g} 秒后被结束：命令没有完成。请给更大的 timeout，或用做得更少且不需要输入的命令】",
         ),
         "left_processes": (
-            "\n[background processes left by the command were ended: {count}]",
-            "\n【命令留下的后台进程已被结束：{count} 个】",
+            "[background processes left by the command were ended: {count}]",
+            "【命令留下的后台进程已被结束：{count} 个】",
         ),
         "bytes_left_out": ("\n[... {count:,} bytes left out ...]\n", "\n【…… 省略了 {count:,} 字节 ……】\n"),
         "unprotected_link": (
@@ -126,8 +126,30 @@ say = Sentences(
             "{path!r} 是符号链接，无法防止命令改动它，因此不运行命令。须由人把它换成它所指向的内容。",
         ),
         "output_cut": (
-            "\n[the middle of the output was left out; write it to a file and read parts of it]",
-            "\n【输出的中间部分已省略；请把输出写入文件并分段阅读】",
+            "[the middle of the output was left out; write it to a file and read parts of it]",
+            "【输出的中间部分已省略；请把输出写入文件并分段阅读】",
+        ),
+        "not_shown": (
+            "[{why}. A person can show it: start with that folder in PATH, or readable=[...]]",
+            "【{why}。人可以让它可见：启动时把该文件夹放进 PATH，或使用 readable=[...]】",
+        ),
+        "restored": (
+            "[changed meanwhile, protected, and put back as before: {names}]",
+            "【受保护的文件期间被改动，已恢复原样：{names}】",
+        ),
+        "ran_read_only": (
+            (
+                "[nobody has approved this command, so it ran with all files read-only and without network. "
+                "If it failed because of that, call shell again with changes=true: then a person is asked]"
+            ),
+            (
+                "【没有人批准这条命令，因此它在所有文件只读、没有网络的情况下运行。如果它因此失败，"
+                "请用 changes=true 再次调用 shell：那时会询问人】"
+            ),
+        ),
+        "ran_in_plan": (
+            "[plan mode: all files were read-only, and there was no network]",
+            "【计划模式：所有文件只读，没有网络】",
         ),
         "exit_code": ("[exit code {code}]", "【退出码 {code}】"),
         "exit_signal": ("[exit code {code}: {meaning}]", "【退出码 {code}：{meaning}】"),
@@ -196,6 +218,7 @@ TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
         "命令结束时，留在后台的进程会被结束。",
         command='命令行，例如 "git status && ls docs"。',
         timeout="多少秒后结束它；省略则用默认值。",
+        changes="必须改动文件或使用网络时为 true。那时可能会询问人。",
     ),
     "ask_user": _chinese(
         "只有用户才能决定时询问用户。能自己查明的不要问。",

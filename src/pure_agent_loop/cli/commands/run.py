@@ -158,6 +158,11 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
     group.add_argument(
+        "--any-folder",
+        action="store_true",
+        help="work also in a home, in a folder for everybody, or in one with keys in it",
+    )
+    group.add_argument(
         "--trust-folder",
         action="store_true",
         help="use AGENTS.md and the skills of this folder without asking whether they are trusted",

@@ -4,6 +4,7 @@
     bubblewrap    namespaces: with protect (names that cannot be written)
     landlock      rules of the kernel for files, with seccomp (a filter of system calls)
     system_files  what of the system is shown
+    own_tools     what else is shown: the programs in the user's PATH
     environment   variables that a command gets
     launch        the protocol with whatever supervises the command
     reaper        the supervisor where there is no PID namespace; a program of its own

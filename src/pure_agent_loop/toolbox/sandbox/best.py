@@ -44,6 +44,7 @@ class Landlock:
     name = "landlock"
     supervised = True
     private_home = ""
+    refusal = "Permission denied|Operation not permitted"
 
     def __init__(
         self,
@@ -54,23 +55,27 @@ class Landlock:
         why: str = "",
     ) -> None:
         check_root(root)
+        if landlock.version() < landlock.SCOPED:  # a command could signal processes of its user
+            self.refusal = ""
         self.why = why
         self._root, self._network = root, network
         self._readable = resolved_folders(readable)
 
     def argv(self, start: Start) -> list[str]:
         """See `Sandbox`."""
+        home = [start.home] if start.home else []
         confine = {
-            "write": [str(self._root), *([start.home] if start.home else [])],
-            "read": [*public_paths(), *self._readable, "/proc"],
+            "write": home if start.read_only else [str(self._root), *home],
+            "read": [*public_paths(), *self._readable, "/proc", str(self._root)],
             "devices": _DEVICES,
-            "network": self._network,
+            "network": self._network and not start.read_only,
+            "still": start.read_only,
         }
         return reaper_argv(start, confine)
 
-    def prepared(self) -> AbstractContextManager[None]:
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002
         """Nothing has to stand."""
-        return nullcontext()
+        return nullcontext([])
 
 
 def best_sandbox(

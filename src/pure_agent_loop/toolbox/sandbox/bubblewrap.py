@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
@@ -41,6 +41,7 @@ class Bubblewrap:
 
     name = "bubblewrap"
     supervised = True
+    refusal = "Read-only file system"
     private_home = HOME
     why = ""
 
@@ -63,35 +64,54 @@ class Bubblewrap:
 
     def argv(self, start: Start) -> list[str]:
         """See `Sandbox`."""
+        network = self._network and not start.read_only
         return [
             self._program,
             *_NAMESPACES,
             *([] if self._nested else ["--disable-userns"]),
-            *(["--share-net"] if self._network else []),
+            *(["--share-net"] if network else []),
             *(["--info-fd", str(start.info_fd)] if start.info_fd >= 0 else []),
             *(["--seccomp", str(start.filter_fd)] if start.filter_fd >= 0 else []),
             *("--hostname", "sandbox"),
-            *_system(network=self._network),
+            *_system(network=network),
             # Read-only: /proc/sys belongs to root, and so to us if we are, whatever capabilities we gave up.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
             *_fresh_folders(),
             *(word for path in self._readable for word in ("--ro-bind", path, path)),
-            *("--bind", str(self._root), str(self._root)),
-            *self._protected.mounts(),
+            *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
+            *([] if start.read_only else self._protected.mounts()),
             *self._hidden(),
             *("--remount-ro", "/", "--chdir", start.cwd, "--"),
             *(_SHELL, "-c", _script(start.limits, start.input_path), "sh", *start.command),
         ]
 
-    def prepared(self) -> AbstractContextManager[None]:
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
         """See `Sandbox`."""
-        return self._protected.standing()
+        return nullcontext([]) if start.read_only else self._protected.standing()
 
     def _hidden(self) -> list[str]:
         """Our own data, where the workspace or another folder that is shown holds it."""
         ours = data_folder()
         shown = any(ours.is_relative_to(each) for each in (str(self._root), *self._readable))
         return ["--perms", "0555", "--tmpfs", str(ours)] if shown and ours.is_dir() else []
+
+
+def check_workspace(root: Path) -> None:
+    """A workspace is what commands may change: no home, no folder for all, none that holds keys.
+
+    Raises:
+        ConfigError: It is one, or a part of the system.
+    """
+    check_root(root)
+    homes = (Path.home().resolve(), Path("/root"))
+    what = "a home" if root in homes or root.parent == Path("/home") or root == Path("/home") else ""
+    what = what or ("the folder for everybody's temporary files" if root in map(Path, _TEMPORARY) else "")
+    what = what or ("a folder with keys in it (.ssh)" if (root / ".ssh").exists() else "")
+    if what:
+        raise ConfigError(
+            f"workspace_root={str(root)!r} is {what}, and commands could change all in it. Choose a "
+            "project's folder, or say any_folder=True (--any-folder) if that is what you want."
+        )
 
 
 def check_root(root: Path) -> None:

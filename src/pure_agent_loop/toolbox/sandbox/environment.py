@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -27,18 +27,27 @@ _FIXED = {
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
 }
+_CACHES = {
+    "PYTHONPYCACHEPREFIX": "pycache",
+    "MYPY_CACHE_DIR": "mypy",
+    "RUFF_CACHE_DIR": "ruff",
+    "COVERAGE_FILE": "coverage",
+    "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
+    "CARGO_TARGET_DIR": "target",
+    "npm_config_cache": "npm",
+}
 _TAKEN_OVER = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
 _HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
 
 
 def clean_environment(
-    home: str, *, path: Sequence[str] = (), extra: Mapping[str, str] | None = None, temporary: str = ""
+    home: str, *, path: str = "", extra: Mapping[str, str] | None = None, temporary: str = ""
 ) -> dict[str, str]:
     """The variables a command gets. Of ours only the language and the time zone are taken over.
 
     Args:
         home: The value of ``HOME``.
-        path: Folders that come first in ``PATH``.
+        path: The value of ``PATH``; the system's folders if "".
         extra: Variables of the caller's choice; they win.
         temporary: The value of ``TMPDIR``; the home if "".
 
@@ -51,16 +60,26 @@ def clean_environment(
         if _TAKEN_OVER.fullmatch(name) and _HARMLESS.fullmatch(value)
     }
     checked = check_variables(extra or {})
-    folders = ":".join((*path, *SAFE_PATH))
     return {
         "LANG": "C.UTF-8",
         **ours,
         **_FIXED,
         "HOME": home,
         "TMPDIR": temporary or home,
-        "PATH": folders,
+        "PATH": path or ":".join(SAFE_PATH),
         **checked,
     }
+
+
+def still_variables(temporary: str) -> dict[str, str]:
+    """Variables for a command that can change nothing: its caches lie elsewhere, and errors are in English.
+
+    Args:
+        temporary: Its own folder for temporary files.
+    """
+    caches = {name: f"{temporary}/{folder}" for name, folder in _CACHES.items()}
+    pytest = f"-o cache_dir={temporary}/pytest-cache"
+    return {**caches, "PYTEST_ADDOPTS": pytest, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
 
 
 def check_variables(extra: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,8 @@ _NOT_EVEN_INSIDE = _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
 # How many kinds of file access each version of Landlock knows; versions 5 and later know 16.
 _FILE_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 _TCP = 1 | 2  # bind and connect, since version 4
-_SCOPES = 1 | 2  # abstract Unix sockets and signals, since version 6
+_SCOPES = 1 | 2  # abstract Unix sockets and signals
+SCOPED = 6  # the first version that knows them
 
 
 class _Ruleset(ctypes.Structure):
@@ -107,8 +108,8 @@ def restrict(confine: Mapping[str, Any]) -> None:
         raise OSError(errno.ENOSYS, "this kernel has no Landlock")
     files = (1 << _FILE_BITS.get(known, 16)) - 1
     network = 0 if confine["network"] or known < 4 else _TCP
-    rules = _Ruleset(files, network, _SCOPES if known >= 6 else 0)
-    size = 24 if known >= 6 else 16 if known >= 4 else 8
+    rules = _Ruleset(files, network, _SCOPES if known >= SCOPED else 0)
+    size = 24 if known >= SCOPED else 16 if known >= 4 else 8
     call = _system_call()
     ruleset = _checked(call, _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
     try:

@@ -51,6 +51,7 @@ class Start:
         info_fd: Where bubblewrap writes which process is the first one inside.
         limits: See `Limits`.
         filter_fd: Where bubblewrap reads the filter of system calls.
+        read_only: It may change nothing but its private folders, and use no network.
     """
 
     command: Sequence[str]
@@ -60,6 +61,7 @@ class Start:
     info_fd: int = -1
     limits: Limits = field(default_factory=Limits)
     filter_fd: int = -1
+    read_only: bool = False
 
 
 class Sandbox(Protocol):
@@ -67,20 +69,22 @@ class Sandbox(Protocol):
 
     `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` says why no better one is used; `supervised`
     that what it starts speaks the protocol above; `private_home` is the folder commands have as home, or ""
-    if each needs one made for it.
+    if each needs one made for it; `refusal` is what the kernel calls a refused write, or "" where commands
+    cannot be held to changing nothing.
     """
 
     name: str
     why: str
     supervised: bool
     private_home: str
+    refusal: str
 
     def argv(self, start: Start) -> list[str]:
         """Program and arguments that start a command this way."""
         ...
 
-    def prepared(self) -> AbstractContextManager[None]:
-        """What must stand while a command runs."""
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
+        """What must stand while a command runs. Behind it the list says what had to be put right."""
         ...
 
 
@@ -109,6 +113,7 @@ class Unconfined:
 
     name = "none"
     private_home = ""
+    refusal = ""
 
     def __init__(self, why: str = "") -> None:
         self.why = why
@@ -118,6 +123,6 @@ class Unconfined:
         """See `Sandbox`."""
         return reaper_argv(start) if self.supervised else list(start.command)
 
-    def prepared(self) -> AbstractContextManager[None]:
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002
         """Nothing has to stand."""
-        return nullcontext()
+        return nullcontext([])

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.environment import clean_environment
@@ -41,6 +42,7 @@ class Finished:
         seconds: How long it took.
         killed: How many processes it left behind, which were ended.
         problem: Why the command could not be started at all, or "".
+        restored: Protected names that were changed meanwhile and put back.
     """
 
     exit_code: int | None
@@ -50,6 +52,7 @@ class Finished:
     seconds: float = 0.0
     killed: int = 0
     problem: str = ""
+    restored: tuple[str, ...] = ()
 
 
 async def run_process(
@@ -63,6 +66,7 @@ async def run_process(
     sandbox: Sandbox | None = None,
     limits: Limits | None = None,
     home: str = "",
+    read_only: bool = False,
 ) -> Finished:
     """Run a program until it ends or its time is over, and end everything that it began.
 
@@ -79,12 +83,17 @@ async def run_process(
         sandbox: How to start it; as this user, without any confinement, if None.
         limits: See `Limits`.
         home: A private folder of this command, for sandboxes that need one.
+        read_only: It may change nothing but its private folders; only with a sandbox that can do that.
 
     Raises:
         OSError: The program that starts it cannot be run.
     """
     sandbox = sandbox or Unconfined()
-    start = Start(list(command), os.fspath(cwd), home, limits=limits or Limits())
+    if read_only and not sandbox.refusal:
+        raise ConfigError(
+            f"read_only=True needs a sandbox that can hold a command to it; {sandbox.name} cannot."
+        )
+    start = Start(list(command), os.fspath(cwd), home, limits=limits or Limits(), read_only=read_only)
     variables = dict(env) if env is not None else clean_environment(home or "/nonexistent")
     run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes), input)
     task = asyncio.ensure_future(run.to_its_end())
@@ -156,7 +165,7 @@ class _Run:
     async def to_its_end(self) -> Finished:
         begun = time.monotonic()
         with ExitStack() as stack:
-            stack.enter_context(self._sandbox.prepared())
+            restored = stack.enter_context(self._sandbox.prepared(self._start))
             stack.callback(self._close)
             transport = await self._started(stack)
             try:
@@ -166,7 +175,8 @@ class _Run:
                 await self._gone()
                 code = transport.get_returncode()
                 transport.close()
-        return self._finished(code, timed_out, time.monotonic() - begun)
+        finished = self._finished(code, timed_out, time.monotonic() - begun)
+        return replace(finished, restored=tuple(restored))
 
     async def _started(self, stack: ExitStack) -> asyncio.SubprocessTransport:
         passed = []
@@ -204,7 +214,7 @@ class _Run:
 
     def _filter(self, stack: ExitStack) -> list[int]:
         """The filter of system calls as an open file, where this kind of machine has one."""
-        lines = seccomp.program()
+        lines = seccomp.program("no-unix" if self._start.read_only else "any")
         if not lines:
             return []
         file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it

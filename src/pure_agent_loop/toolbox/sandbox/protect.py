@@ -3,17 +3,24 @@
 A read-only mount needs something to be mounted on. For a missing name that is an empty folder, made before
 the command and removed after it. As a folder that holds a mount could be moved away with it, to make room
 for another one, the folders on the way are mounted upon themselves: such a folder cannot be moved.
+
+A mount holds on to the file that was there: if somebody outside puts another one in its place, or removes it,
+the mount is gone. So several processes agree about their empty folders, and after each command what is
+there is compared with what was there before.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import threading
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.words import say
 
@@ -25,6 +32,10 @@ PROTECTED = (
     *(".vscode", ".idea", ".envrc"),
     *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
 )
+MOST_FILES, MOST_BYTES = 1_000, 10_000_000  # of what is protected: more is not put back
+_ASIDE = ".changed-during-a-command"
+
+Content = dict[str, tuple[int, bytes]]  # by path: the mode, and the text of a file or the goal of a link
 
 
 class Protected:
@@ -45,16 +56,18 @@ class Protected:
             if not parts or ".." in parts or PurePath(name).is_absolute():
                 raise ConfigError(f"protected={name!r} must be a path below the workspace.")
         self._names = [PurePath(name).parts for name in names]
+        self._places = _Places(root)
 
     def mounts(self) -> list[str]:
         """Arguments for bubblewrap. To be called while :meth:`standing` is entered."""
         ways: list[str] = []
         closed: list[str] = []
+        empty = self._places.listed()
         for parts in self._names:
             at = self._root
             for part in parts[:-1]:
                 at /= part
-                if _PLACES.holds(at) or not at.is_dir():
+                if at in empty or not at.is_dir():
                     break
                 ways += [] if str(at) in ways else [str(at)]
             else:
@@ -64,30 +77,32 @@ class Protected:
         return arguments + [word for path in closed for word in ("--ro-bind", path, path)]
 
     @contextmanager
-    def standing(self) -> Iterator[None]:
-        """While this is entered, every protected name exists.
+    def standing(self) -> Iterator[list[str]]:
+        """While this is entered, every protected name exists. Behind it the list names what was put back.
 
         Raises:
             WorkspaceError: One is a symbolic link, which cannot be protected.
         """
-        made: list[Path] = []
-        try:
+        restored: list[str] = []
+        with self._places.used():
             for parts in self._names:
                 missing = self._first_missing(parts)
-                if missing is not None and missing not in made and _PLACES.take(missing):
-                    made.append(missing)
-            yield
-        finally:
-            for path in made:
-                _PLACES.give_back(path)
+                if missing is not None:
+                    self._places.take(missing)
+            before = {name: _content(name) for name in map(self._root.joinpath, map("/".join, self._names))}
+            yield restored
+            restored += [
+                str(path.relative_to(self._root)) for path in before if _put_back(path, before[path])
+            ]
 
     def _first_missing(self, parts: Sequence[str]) -> Path | None:
+        empty = self._places.listed()
         at = self._root
         for part in parts:
             at /= part
             if at.is_symlink():
                 raise WorkspaceError(say("unprotected_link", path=str(at.relative_to(self._root))))
-            if _PLACES.holds(at) or not at.exists():
+            if at in empty or not at.exists():
                 return at
             if not at.is_dir():  # such as the `.git` file of a worktree: it is protected itself
                 return None
@@ -95,34 +110,91 @@ class Protected:
 
 
 class _Places:
-    """Empty folders on which commands of this process rely, counted: the last one removes them."""
+    """Empty folders on which commands rely, of all processes that use a workspace: the last removes them.
 
-    def __init__(self) -> None:
-        self._users: dict[Path, int] = {}
-        self._lock = threading.Lock()
+    A file of our own, one for each workspace, lists them. Who runs a command holds it shared; who ends one
+    and gets hold of it alone is the last. What a killed process left is removed with the next command.
+    """
 
-    def holds(self, path: Path) -> bool:
-        return path in self._users
+    def __init__(self, root: Path) -> None:
+        self._name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        self._file = data_folder() / "shell-places" / self._name
 
-    def take(self, path: Path) -> bool:
-        with self._lock:
-            if path not in self._users:
-                try:
-                    path.mkdir(mode=0o755)
-                except FileExistsError:  # somebody else was faster: it is theirs
-                    return False
-            self._users[path] = self._users.get(path, 0) + 1
-            return True
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        import fcntl  # bubblewrap is there on Linux only, and so is this
 
-    def give_back(self, path: Path) -> None:
-        with self._lock:
-            self._users[path] -= 1
-            if not self._users[path]:
-                del self._users[path]
-                try:
-                    os.rmdir(path)  # noqa: PTH106 - only if it is still empty, and never through a link
-                except OSError:  # a person put something there meanwhile: it is theirs
-                    return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file.touch()
+        except OSError:  # such as a home that is read-only
+            self._file = Path(tempfile.gettempdir(), f"pal-shell-places-{os.getuid()}", self._name)
+            self._file.parent.mkdir(exist_ok=True, mode=0o700)
+        with self._file.open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # others still run commands: the last of them does it
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    for path in self.listed():
+                        with suppress(OSError):  # a person put something there meanwhile: it is theirs
+                            os.rmdir(path)  # noqa: PTH106 - only if it is empty, and never through a link
+                    self._file.write_bytes(b"")
+
+    def listed(self) -> list[Path]:
+        """The folders that were made for a command."""
+        with suppress(OSError):
+            return [Path(os.fsdecode(each)) for each in self._file.read_bytes().split(b"\0") if each]
+        return []
+
+    def take(self, path: Path) -> None:
+        """Make one. It is listed before, so that no process takes it for a person's."""
+        with self._file.open("ab") as file:
+            file.write(os.fsencode(path) + b"\0")
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o755)
 
 
-_PLACES = _Places()
+def _content(path: Path) -> Content | None:
+    """What a name holds, links as links; None for more than is kept."""
+    found: Content = {}
+    waiting, room = [path], MOST_BYTES
+    while waiting:
+        at = waiting.pop()
+        with suppress(OSError):
+            mode = at.lstat().st_mode
+            if at.is_symlink():
+                found[str(at)] = (mode, os.fsencode(os.readlink(at)))  # noqa: PTH115 - as it is written
+            elif at.is_dir():
+                found[str(at)] = (mode, b"")
+                waiting += at.iterdir()
+            elif at.is_file():
+                found[str(at)] = (mode, at.read_bytes()[: room + 1])
+                room -= len(found[str(at)][1])
+        if room < 0 or len(found) > MOST_FILES:
+            return None
+    return found
+
+
+def _put_back(path: Path, before: Content | None) -> bool:
+    """Restore a name if it was changed; what is there now is kept beside it. Returns whether it was."""
+    if before is None or _content(path) == before:
+        return False
+    if os.path.lexists(path):
+        aside = path.with_name(path.name + _ASIDE)
+        with suppress(OSError):
+            shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink(
+                missing_ok=True
+            )
+        path.rename(aside)
+    for name, (mode, content) in before.items():  # parents stand before what is in them
+        at = Path(name)
+        if mode & 0o170000 == 0o040000:
+            at.mkdir(mode=mode & 0o7777, exist_ok=True)
+        elif mode & 0o170000 == 0o120000:
+            at.symlink_to(os.fsdecode(content))
+        else:
+            at.write_bytes(content)
+            at.chmod(mode & 0o7777)
+    return True

@@ -115,15 +115,39 @@ def _kill(pid: int) -> None:
 def _descendants() -> list[int]:
     """All that stem from this process and are alive, parents before children."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes time to load
-        if name.isdigit():
-            parent = _parent(name)
+    try:
+        for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes time to load
+            parent = _parent(name) if name.isdigit() else 0
             if parent:
                 children.setdefault(parent, []).append(int(name))
+    except OSError:
+        return _children_by_trying()
     found = list(children.get(os.getpid(), ()))
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def _children_by_trying() -> list[int]:
+    """Our children without opening a file: a command may have set our limit of open files to none.
+
+    Numbers are given in turn, so they lie between ours and that of a process that is made now.
+    """
+    newest = os.fork()
+    if newest == 0:
+        os._exit(0)
+    os.waitpid(newest, 0)
+    mine, most = os.getpid(), 1 << 22
+    numbers = range(mine, newest) if newest > mine else (*range(1, newest), *range(mine, most))
+    return [pid for pid in numbers if _is_child(pid)]
+
+
+def _is_child(pid: int) -> bool:
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _parent(name: str) -> int:
@@ -161,7 +185,11 @@ def _become(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
         if plan["confine"] is not None:
             landlock.drop_capabilities()
             landlock.restrict(plan["confine"])
-            seccomp.install("no-unix" if plan["confine"]["network"] else "none")
+            seccomp.install(
+                "no-unix" if plan["confine"]["network"] else "none",
+                shared=True,
+                still=plan["confine"]["still"],
+            )
         code = _NOT_FOUND
         os.execvp(command[0], command)  # noqa: S606 - that is what this is for
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not become a second reaper

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pure_agent_loop.toolbox.shell.words import Word
@@ -16,19 +15,13 @@ class Simple:
         words: Its words, the name first.
         assignments: What is set for it, as written: ``("LC_ALL=C",)``.
         text: The command as it stands in the line.
-        loops: What the loops around it put into their variables.
-        fed_by: The command before it in its pipe.
         after_cd: A ``cd`` came before it, so it runs in another folder.
-        binds: It does nothing but set variables whose uses are all looked into.
     """
 
     words: tuple[Word, ...]
     assignments: tuple[str, ...]
     text: str
-    loops: Mapping[str, tuple[Word, ...]] = field(default_factory=dict)
-    fed_by: Simple | None = None
     after_cd: bool = False
-    binds: bool = False
 
 
 @dataclass(frozen=True)

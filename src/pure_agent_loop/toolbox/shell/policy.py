@@ -1,27 +1,26 @@
 """Whether a shell line may run unasked, must be asked about, or is refused.
 
-Allowed is only what is known: commands that look and change nothing, with options that are known too, and
-what the user's own rules name. Everything else is a question, so a gap in what is known here writes no file.
+Allowed is what the user's own rules name, and a short list of commands that look and change nothing. Nobody
+has approved the rest: in a sandbox it is tried read-only, elsewhere it is a question.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.toolbox.shell.disasters import disaster, disaster_of_line
-from pure_agent_loop.toolbox.shell.harmless import Judge, rounds
+from pure_agent_loop.toolbox.shell.harmless import leaves, objection
 from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
-from pure_agent_loop.toolbox.shell.options import Surroundings, path_objection
 from pure_agent_loop.toolbox.shell.rules import Rule, read_rules
 from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.shell.wrappers import reachable
 
 ShellBehavior = Literal["allow", "ask", "deny"]
-_ASK_RULE = "the ask rule"
+_ALLOW_RULE, _ASK_RULE = "the allow rule", "the ask rule"
 _RANK = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -32,7 +31,8 @@ class Verdict:
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
         reason: Names the simple command and the rule, or what is not known about it.
-        by_rule: An ask rule wants the question; else it is asked because too little is known.
+        by_rule: A rule of the user asks, or has allowed some of it; else it is asked because nobody has
+            approved it, or allowed because every command is on the short list.
     """
 
     behavior: ShellBehavior
@@ -42,17 +42,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ShellPolicy:
-    """Rules for shell lines, on top of what is known of harmless commands.
+    """Rules for shell lines, on top of a short list of harmless commands.
 
     A rule is one simple command: ``"npm test"``, ``"git push *"``. A star is any text inside a word; a last
-    word that is a star is any further words, or none. Deny wins over ask, ask over allow; a line is as its
-    strictest part. Allow rules are taken literally; deny and ask rules are looked for behind paths, quotes
-    and wrappers, and with further words behind them.
+    word that is a star is any further operands, or none, but no options. Deny wins over ask, ask over
+    allow; a line is as its strictest part. Allow rules are taken literally; deny and ask rules are looked
+    for behind paths, quotes and wrappers, and with further words behind them.
 
     Args:
-        allow: Commands that run unasked besides the harmless ones.
+        allow: Commands that run unasked.
         deny: Commands that are refused.
-        ask: Commands that are asked about although they are known to be harmless.
+        ask: Commands that are asked about in any case.
         root: The workspace's absolute path, so that absolute paths below it count as inside. The line
             is taken to run in that folder or below it in any case.
 
@@ -67,7 +67,6 @@ class ShellPolicy:
     _allow: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
     _deny: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
     _ask: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
-    _judge: Judge = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("allow", "deny", "ask"):
@@ -81,7 +80,6 @@ class ShellPolicy:
                 raise ConfigError(f"root is {root!r}; give the workspace's absolute path")
             root = posixpath.normpath(root)
             object.__setattr__(self, "root", root)
-        object.__setattr__(self, "_judge", Judge(Surroundings(root), self._inner))
 
     def judge(self, command: str) -> Verdict:
         """Say whether a line may run. Never raises for any text.
@@ -92,7 +90,9 @@ class ShellPolicy:
         parts = self.explain(command)
         worst = max(parts, key=lambda part: _RANK[part[1]])
         if worst[1] == "allow":
-            return Verdict("allow", "; ".join(dict.fromkeys(f"{text}: {why}" for text, _, why in parts)))
+            by_rule = any(why.startswith(_ALLOW_RULE) for _, _, why in parts)
+            reason = "; ".join(dict.fromkeys(f"{text}: {why}" for text, _, why in parts))
+            return Verdict("allow", reason, by_rule)
         by_rule = any(said == "ask" and why.startswith(_ASK_RULE) for _, said, why in parts)
         return Verdict(worst[1], f"{_short(worst[0])}: {worst[2]}", by_rule and worst[1] == "ask")
 
@@ -143,22 +143,12 @@ class ShellPolicy:
         return found
 
     def _part(self, simple: Simple) -> tuple[ShellBehavior, str]:
-        rule = self._allowing(simple)
-        if rule is not None:
-            return "allow", f"the allow rule {rule.text!r}"
-        said = self._judge.objection(simple)
+        if simple.words and not simple.assignments:
+            for rule in self._allow:
+                if rule.covers(simple.words, after_cd=simple.after_cd):
+                    return "allow", f"{_ALLOW_RULE} {rule.text!r}"
+        said = objection(simple, self.root)
         return ("ask", said) if said else ("allow", "known to change nothing")
-
-    def _allowing(self, simple: Simple) -> Rule | None:
-        if simple.assignments or not simple.words:
-            return None
-        every = rounds(simple)
-        if simple.after_cd and any(word.text == "git" for words in every for word in words):
-            return None  # another folder may have a hostile configuration
-        for rule in self._allow:
-            if all(rule.covers(words, self._judge) for words in every):
-                return rule
-        return None
 
     def _redirect(self, redirect: Redirect) -> str | None:
         target = redirect.target
@@ -167,23 +157,9 @@ class ShellPolicy:
         if redirect.operator in (">&", "<&"):
             return None if target.is_plain and target.text in ("1", "2") else "the redirection is not known"
         if redirect.operator == "<":
-            return (
-                path_objection(target, self._judge.around)
-                if target.is_literal
-                else "what it reads is not known"
-            )
+            inside = target.is_literal and not leaves(target, self.root)
+            return None if inside else "what it reads is not known to be inside"
         return None if target.is_plain and target.text == "/dev/null" else "it writes a file"
-
-    def _inner(self, text: str, after_cd: bool) -> str | None:
-        """What speaks against a line inside a command; the user's allow rules do not reach into it."""
-        line = read_line(text)
-        if line.trouble or not line.commands:
-            return f"the line inside cannot be parsed for sure: {(*line.trouble, 'no command')[0]}"
-        commands = [replace(each, after_cd=True) if after_cd else each for each in line.commands]
-        said = next((said for each in line.redirects for said in [self._redirect(each)] if said), None)
-        return said or next(
-            (said for each in commands for said in [self._judge.objection(each)] if said), None
-        )
 
 
 def _short(text: str) -> str:

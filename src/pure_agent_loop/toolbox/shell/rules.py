@@ -7,21 +7,28 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.toolbox.shell.commands import COMMANDS
-from pure_agent_loop.toolbox.shell.git import GIT, GIT_ESCAPES
-from pure_agent_loop.toolbox.shell.harmless import Judge
-from pure_agent_loop.toolbox.shell.line import Simple
-from pure_agent_loop.toolbox.shell.options import Surroundings
-from pure_agent_loop.toolbox.shell.readers import READERS
 from pure_agent_loop.toolbox.shell.words import Word
-from pure_agent_loop.toolbox.shell.wrappers import base_name
+from pure_agent_loop.toolbox.shell.wrappers import RUNNERS, base_name
 
 Field = Literal["allow", "ask", "deny"]
 
-_MADE_TO_WRITE = frozenset({"gzip", "npm", "pip", "pip3", "ss"})  # a rule for them means more than looking
+# Their first operand is a program, or options without a dash: a star stands for these at most.
+_PROGRAMS: Final = {
+    "sed": re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|s/[^/\\\n]*/[^/\\\n]*/g?"),
+    "tar": re.compile(r"t[vzjJ]*f"),
+}
+# What a star behind `git` itself stands for; of the others each can run programs that somebody names.
+_GIT: Final = frozenset(
+    [
+        *("add", "blame", "branch", "checkout", "cherry-pick", "commit", "describe", "diff", "fetch", "log"),
+        *("ls-files", "merge", "mv", "pull", "push", "reset", "restore", "rev-parse", "revert", "rm", "show"),
+        *("stash", "status", "switch", "tag"),
+    ]
+)
+_NAME: Final = re.compile(r"(?![-+])(?!.*::)[\w./:@%,^~+-]+")  # of a file, a branch, a test, a package
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Rule:
 
     @property
     def is_open(self) -> bool:
-        """Ends in a star of its own, which stands for any further words."""
+        """Ends in a star of its own, which stands for any further operands."""
         return self.words[-1] == "*"
 
     def catches(self, words: Sequence[Word]) -> bool:
@@ -49,18 +56,37 @@ class Rule:
             return False
         return _in_order([word for word in ours if word not in options], words[1:])
 
-    def covers(self, words: Sequence[Word], objection: Judge) -> bool:
-        """Whether a command, as it is written, is one that this rule allows."""
+    def covers(self, words: Sequence[Word], *, after_cd: bool = False) -> bool:
+        """Whether a command, as it is written, is one that this rule allows.
+
+        Args:
+            words: The command.
+            after_cd: It runs in another folder, where git may find a hostile configuration.
+        """
         fixed = self.words[:-1] if self.is_open else self.words
         if len(words) < len(fixed) or (len(words) > len(fixed) and not self.is_open):
             return False
-        if not words[0].is_plain or words[0].text != self.words[0] or not _stays(words):
+        if any(word.has_expansion or (word.may_be_option and not word.is_literal) for word in words):
             return False
-        if not all(matches(pattern, word.text) for pattern, word in zip(fixed, words, strict=False)):
+        if after_cd and any(word.text == "git" for word in words):
             return False
-        if not self.is_open or any(word.startswith("-") for word in fixed):
-            return True
-        return _star_reaches(words, len(fixed), objection)
+        if not words[0].is_plain or not all(map(_allows, fixed, (word.text for word in words))):
+            return False
+        return self._star(fixed, words[len(fixed) :])
+
+    def _star(self, fixed: Sequence[str], rest: Sequence[Word]) -> bool:
+        """Whether the last star stands for these words: for operands, never for options or programs."""
+        named = [word for word in fixed if not word.startswith("-")]
+        name = named[-1].rpartition("/")[2]
+        if not rest or rest[0].may_be_option:
+            return not rest
+        if name == "git" and rest[0].text not in _GIT:
+            return False
+        if name in _PROGRAMS:
+            return _PROGRAMS[name].fullmatch(rest[0].text) is not None and all(map(_is_name, rest[1:]))
+        # The value of an option that the rule names may be any text, such as a message.
+        value = 1 if fixed[-1].startswith("-") else 0
+        return all(map(_is_name, rest[value:]))
 
 
 def read_rules(field: Field, rules: Iterable[str]) -> tuple[Rule, ...]:
@@ -88,12 +114,28 @@ def _read(field: Field, rule: object) -> Rule:
         )
     if field == "allow" and ("*" in words[0] or "=" in words[0]):
         raise ConfigError(f"allow holds {rule!r}; name the command that it allows")
+    if field == "allow" and any(re.match(r"-[^=]*\*", word) for word in words):
+        raise ConfigError(f"allow holds {rule!r}; a star cannot stand for options, only for values: '--x=*'")
+    if field == "allow" and words[-1] == "*" and words[-2].rpartition("/")[2] in RUNNERS - {"find"}:
+        raise ConfigError(f"allow holds {rule!r}, which is any command; name the command behind {words[-2]}")
     return Rule(rule, words)
 
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a word is one that a rule's word stands for; only the star is special."""
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.S))
+
+
+def _allows(pattern: str, text: str) -> bool:
+    """The same for a rule that allows: a star does not make an option of what is written as an operand."""
+    is_star = pattern.startswith("*")
+    return matches(pattern, text) and not (is_star and text.startswith(("-", "+")))
+
+
+def _is_name(word: Word) -> bool:
+    if not word.is_literal:  # `src/*.py`: the shell puts in names of files behind what is written
+        return bool(word.head) and _NAME.fullmatch(word.head) is not None
+    return _NAME.fullmatch(word.text) is not None
 
 
 def _same_name(pattern: str, word: Word) -> bool:
@@ -107,6 +149,9 @@ def _has_option(option: str, words: Sequence[Word]) -> bool:
     texts = [word.text for word in words]
     if any(matches(option, text) or text.startswith(f"{option}=") for text in texts):
         return True
+    if option.startswith("--"):  # programs take the beginning of a long option for it
+        begun = (text.partition("=")[0] for text in texts)
+        return any(len(text) > 3 and text.startswith("--") and option.startswith(text) for text in begun)
     if not re.fullmatch(r"-[A-Za-z]+", option):
         return False
     letters = {letter for text in texts if re.match(r"-[A-Za-z]", text) for letter in text[1:]}
@@ -126,29 +171,3 @@ def _in_order(ours: Sequence[str], words: Sequence[Word]) -> bool:
         if at == 0 or not words[at - 1].text.startswith("-"):
             return False
     return False
-
-
-def _stays(words: Sequence[Word]) -> bool:
-    """Whether the shell adds no words, and none that could be taken for an option."""
-    ended = False
-    any_option = words[0].text in COMMANDS and COMMANDS[words[0].text].any_option
-    for word in words[1:]:
-        if word.has_expansion or (
-            not word.is_literal and word.may_be_option and not ended and not any_option
-        ):
-            return False
-        ended = ended or word.text == "--"
-    return True
-
-
-def _star_reaches(words: Sequence[Word], fixed: int, judge: Judge) -> bool:
-    """Whether a star may stand for these words: not for what makes a command run others, or write."""
-    name = words[0].text
-    if name == "git" and not (len(words) > 1 and words[1].text in GIT):
-        return not any(GIT_ESCAPES.fullmatch(word.text) for word in words[fixed:])
-    if name in _MADE_TO_WRITE:
-        return True
-    if name in COMMANDS or name in READERS or name in ("find", "xargs"):
-        anywhere = Judge(Surroundings(anywhere=True), judge.line)
-        return anywhere.objection(Simple(tuple(words), (), name)) is None
-    return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +15,24 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.tool import Tool
+from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
-from pure_agent_loop.toolbox.sandbox.environment import check_variables, clean_environment
+from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
+from pure_agent_loop.toolbox.sandbox.environment import check_variables, clean_environment, still_variables
 from pure_agent_loop.toolbox.sandbox.launch import Limits
+from pure_agent_loop.toolbox.sandbox.own_tools import joined, missing, shown_for, user_path, variables_for
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
-from pure_agent_loop.toolbox.shell.policy import ShellPolicy
+from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told
+from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
+from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.words import TOOLS, say
 
 MAX_TIMEOUT = 3_600.0
 # What the tool may take above the command's own time to end what the command began.
 _EXTRA_SECONDS = 10.0
-_SIGNALS = {134: "aborted", 135: "bus error", 136: "arithmetic error", 137: "killed", 139: "memory fault"}
-_SIGNALS |= {143: "terminated", 152: "computing time used up", 153: "a file grew too large"}
+_MOST_TRIED, _FRESH_SECONDS = 50, 60.0  # results of commands that were tried and will be asked for at once
 
 
 class Shell:
@@ -46,6 +51,7 @@ class Shell:
         readable: More folders they may read in a sandbox.
         protected: Names in the workspace they cannot write in bubblewrap.
         limits: What a command may use up.
+        any_folder: The workspace may also be a home, a folder for all, or one with keys in it.
 
     Raises:
         ConfigError: A value cannot be used, or the sandbox that was named does not work here.
@@ -66,6 +72,7 @@ class Shell:
         readable: Sequence[str] = (),
         protected: Sequence[str] = PROTECTED,
         limits: Limits | None = None,
+        any_folder: bool = False,
     ) -> None:
         root = Path(workspace_root).expanduser()
         if not root.is_dir():
@@ -77,13 +84,19 @@ class Shell:
         if max_output < 1:
             raise ConfigError(f"max_output={max_output!r} must be a positive number of bytes.")
         self._root = root.resolve()
+        if not any_folder:
+            check_workspace(self._root)
         self._policy = policy or ShellPolicy(root=str(self._root))
         self._unsandboxed, self._network = unsandboxed, network
         self._timeout, self._max_output = float(timeout), max_output
-        self._env, self._path = check_variables(env or {}), tuple(path)
         self._limits = limits or Limits()
+        self._tried: dict[str, tuple[str, Finished, float]] = {}
+        own = user_path()
+        self._search_path = joined(list(path), own)
+        self._env = {**variables_for(own), **check_variables(env or {})}
+        shown = (*readable, *path, *shown_for(own, self._root))
         self.sandbox = best_sandbox(
-            self._root, name=sandbox, network=network, readable=(*readable, *path), protected=protected
+            self._root, name=sandbox, network=network, readable=shown, protected=protected
         )
 
     def describe(self) -> str:
@@ -108,8 +121,13 @@ class Shell:
             words=TOOLS["shell"],
         )
 
-    def judge(self, args: Mapping[str, Any], context: JudgeContext) -> Permission | None:
-        """May this call be made? None leaves it to the mode: the sandbox holds the command back.
+    def judge(
+        self, args: Mapping[str, Any], context: JudgeContext
+    ) -> Permission | Coroutine[Any, Any, Permission] | None:
+        """May this call be made? None leaves it to the mode, which has approved it.
+
+        What nobody has approved is tried in the sandbox, where it can change nothing. If that is enough, it
+        is allowed so; if it failed because of that, a person is asked.
 
         Args:
             args: The arguments of the call.
@@ -118,17 +136,56 @@ class Shell:
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", say("command_no_text"))
-        verdict = self._with_rules(context).judge(command)
+        policy = self._with_rules(context)
+        verdict = policy.judge(command)
         if verdict.behavior == "deny":
             return Permission("deny", say("command_denied", reason=verdict.reason, command=command[:120]))
-        if self.sandbox.name == "none" and not self._unsandboxed:
-            if context.attended:
-                return Permission("ask", "there is no sandbox here: the command can do all that you can")
+        if self.sandbox.name == "none":
+            return self._judge_unheld(verdict, context)
+        asked = Permission("ask", verdict.reason)
+        if not context.plan:
+            if verdict.by_rule:
+                return ALLOWED if verdict.behavior == "allow" else asked
+            if context.approved:
+                return None
+            if args.get("changes") is True:
+                return replace(asked, message=f"the model says that it changes something; {verdict.reason}")
+        if not self.sandbox.refusal:  # it cannot be held to changing nothing
+            return asked
+        return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
+
+    def _judge_unheld(self, verdict: Verdict, context: JudgeContext) -> Permission | None:
+        if not (context.attended or self._unsandboxed):
             return Permission("deny", say("no_sandbox"))
+        if context.plan:
+            return None
         if verdict.behavior == "allow":
             return ALLOWED
-        held = self.sandbox.name != "none" and not verdict.by_rule
-        return None if held else Permission("ask", verdict.reason)
+        why = "" if self._unsandboxed else "there is no sandbox here: the command can do all that you can; "
+        return Permission("ask", why + verdict.reason)
+
+    async def _try(
+        self, command: str, timeout: object, context: JudgeContext, *, several: bool
+    ) -> Permission:
+        """Run a command that nobody has approved so that it can change nothing, and see if that is enough."""
+        held = Permission("allow", "read-only", read_only=True)
+        seconds = self._timeout if timeout is None else timeout
+        if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:
+            return held  # the tool will complain
+        left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
+        finished = await self._run(command, left, read_only=True)
+        said = (
+            ""
+            if context.plan
+            else refused(finished, self.sandbox.refusal, several=several, network=self._network)
+        )
+        if said:
+            return Permission("ask", f"tried read-only, and it needs more than that: {said}")
+        if context.call_id:
+            while len(self._tried) >= _MOST_TRIED:
+                del self._tried[next(iter(self._tried))]
+            self._tried[context.call_id] = (command, finished, time.monotonic())
+        return held
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:
         policy = self._policy
@@ -141,7 +198,12 @@ class Shell:
             deny=(*policy.deny, *context.deny),
         )
 
-    async def shell(self, command: str, timeout: float | None = None) -> str:
+    async def shell(
+        self,
+        command: str,
+        timeout: float | None = None,
+        changes: bool = False,  # noqa: ARG002 - it is for `judge`
+    ) -> str:
         """Run a command line with bash and return what it printed, and its exit code.
 
         Every command starts in the workspace folder: cd does not last until the next call. There is no
@@ -150,38 +212,53 @@ class Shell:
         Args:
             command: The command line, such as "git status && ls docs".
             timeout: Seconds after which it is ended; a default if left out.
+            changes: True if it must change files or use the network. A person may be asked then.
         """
         if "\0" in command:
             raise WorkspaceError(say("nul"))
         seconds = self._timeout if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
             raise WorkspaceError(say("seconds_range", limit=MAX_TIMEOUT))
-        with _home(self.sandbox.private_home) as home:
-            finished = await self._run(command, seconds, home)
-        return _told(finished, seconds)
+        call = current_call()
+        held = call is not None and call.read_only
+        finished = self._tried_before(command, call.call_id) if call is not None and held else None
+        finished = finished or await self._run(command, seconds, read_only=held)
+        still = "" if call is None or not held else "plan" if call.permission_mode == "plan" else "still"
+        return told(finished, seconds, self._why_missing(command, finished), still=still)
 
-    async def _run(self, command: str, seconds: float, home: str) -> Finished:
-        inside = bool(self.sandbox.private_home)
-        env = clean_environment(
-            home,
-            path=self._path,
-            extra=self._env,
-            temporary="/tmp" if inside else "",  # noqa: S108
-        )
-        try:
-            return await run_process(
-                [_bash(), *_PLAIN_BASH, "-c", command],
-                cwd=self._root,
-                env=env,
-                timeout=seconds,
-                max_output_bytes=self._max_output,
-                sandbox=self.sandbox,
-                limits=self._limits,
-                home="" if inside else home,
-            )
-        except OSError as error:
-            why = {"error": error.strerror or error, "kind": type(error).__name__}
-            raise WorkspaceError(say("not_started", **why)) from error
+    def _tried_before(self, command: str, call_id: str) -> Finished | None:
+        """How it ended when it was tried, if that was just now: it had no effect, so it is as good as new."""
+        tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
+        return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
+
+    def _why_missing(self, command: str, finished: Finished) -> list[str]:
+        if finished.exit_code != NOT_FOUND or self.sandbox.name == "none" or parser() is None:
+            return []
+        names = [simple.words[0].text for simple in read_line(command).commands if simple.words]
+        return list(missing(names, self._search_path))
+
+    async def _run(self, command: str, seconds: float, *, read_only: bool) -> Finished:
+        private = self.sandbox.private_home
+        with _home(private) as home:
+            temporary = "/tmp" if private else home  # noqa: S108 - one of its own
+            env = clean_environment(home, path=self._search_path, extra=self._env, temporary=temporary)
+            if read_only:
+                env = {**env, **still_variables(temporary)}
+            try:
+                return await run_process(
+                    [_bash(), *_PLAIN_BASH, "-c", command],
+                    cwd=self._root,
+                    env=env,
+                    timeout=seconds,
+                    max_output_bytes=self._max_output,
+                    sandbox=self.sandbox,
+                    limits=self._limits,
+                    home="" if private else home,
+                    read_only=read_only,
+                )
+            except OSError as error:
+                why = {"error": error.strerror or error, "kind": type(error).__name__}
+                raise WorkspaceError(say("not_started", **why)) from error
 
 
 # Our own user's start files are not for these commands.
@@ -216,24 +293,3 @@ def _remove(folder: Path) -> None:
             if not inner.is_symlink():
                 inner.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _told(finished: Finished, seconds: float) -> str:
-    if finished.problem:
-        raise WorkspaceError(say("sandbox_failed", error=finished.problem[:500]))
-    output = finished.output
-    lines = [output + ("" if output.endswith("\n") else "\n")] if output else [say("no_output")]
-    if finished.timed_out:
-        lines.append(say("timed_out", seconds=seconds))
-    else:
-        lines.append(_exit_line(finished.exit_code))
-    if finished.killed > 0 and not finished.timed_out:
-        lines.append(say("left_processes", count=finished.killed))
-    if finished.truncated:
-        lines.append(say("output_cut"))
-    return "".join(lines)
-
-
-def _exit_line(code: int | None) -> str:
-    meaning = _SIGNALS.get(code or 0, "")
-    return say("exit_signal", code=code, meaning=say(meaning)) if meaning else say("exit_code", code=code)

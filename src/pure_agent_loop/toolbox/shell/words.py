@@ -7,7 +7,7 @@ Only what can be read without doubt is decoded; everything else is trouble, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -32,8 +32,6 @@ class Part:
 
     kind: Kind
     text: str
-    quoted: bool
-    gives: str = ""  # what an output is known to be: "names" of files below this folder, "bare" words
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,6 @@ class Word:
         return any(part.kind in ("variable", "output") for part in self.parts)
 
     @property
-    def splits(self) -> bool:
-        """May become several words at an expansion without quotes."""
-        return any(part.kind in ("variable", "output") and not part.quoted for part in self.parts)
-
-    @property
     def head(self) -> str:
         """The characters that are certainly at its beginning."""
         found = ""
@@ -88,38 +81,6 @@ class Word:
         """Could begin with a dash once the shell has expanded it."""
         return self.head.startswith("-") or (not self.head and not self.is_literal)
 
-    def bind(self, values: Mapping[str, tuple[Word, ...]]) -> tuple[Word, ...]:
-        """The words it stands for, given what the loops around it put into their variables."""
-        names = [part.text for part in self.parts if part.kind == "variable" and part.text in values]
-        if not names:
-            return (self,)
-        return tuple(
-            bound for value in values[names[0]] for bound in self._with(names[0], value).bind(values)
-        )
-
-    def _with(self, name: str, value: Word) -> Word:
-        parts: list[Part] = []
-        for part in self.parts:
-            if part.kind != "variable" or part.text != name:
-                parts.append(part)
-            elif any(each.kind == "output" for each in value.parts):
-                gives = value.parts[0].gives if len(value.parts) == 1 else ""
-                parts.append(Part("output", value.text, quoted=part.quoted, gives=gives))
-            elif part.quoted or re.fullmatch(r"[\w./:,=+@%^-]+", value.text):
-                parts.extend(value.parts)
-            elif len(self.parts) > 1 and re.search(r"\s", value.text):
-                parts.append(Part("output", value.text, quoted=False))  # it may split into an option
-            elif not value.has_expansion and not re.search(r"[\s*?\[\\]/|/[^/]*\s", value.text):
-                parts.append(Part("glob", value.text, quoted=False))  # names that the shell splits at blanks
-            else:
-                parts.append(Part("output", value.text, quoted=False))
-        return Word(self.raw, tuple(parts))
-
-
-def literal(text: str) -> Word:
-    """A word that stands for exactly this text."""
-    return Word(text, (Part("text", text, quoted=False),) if text else ())
-
 
 class WordReader:
     """Decodes the words of one line.
@@ -130,7 +91,7 @@ class WordReader:
         inside: Called with the node of each command whose output is used.
     """
 
-    def __init__(self, source: str, trouble: Callable[[str], None], inside: Callable[[Node], str]) -> None:
+    def __init__(self, source: str, trouble: Callable[[str], None], inside: Callable[[Node], None]) -> None:
         self._source = source
         self._trouble = trouble
         self._inside = inside
@@ -214,7 +175,7 @@ class _Scan:
         offset: int,
         nested: dict[int, Node],
         trouble: Callable[[str], None],
-        inside: Callable[[Node], str],
+        inside: Callable[[Node], None],
     ) -> None:
         self._raw = raw
         self._offset = offset
@@ -231,7 +192,7 @@ class _Scan:
         while self._at < len(self._raw):
             self._step()
         if not self._parts:
-            self._text("", quoted=True)
+            self._text("")
         return self._parts
 
     def _step(self) -> None:
@@ -243,21 +204,19 @@ class _Scan:
         elif sign == "\\":
             self._escape()
         elif self._offset + self._at in self._nested:
-            self._expansion(quoted=False)
+            self._expansion()
         elif sign in "*?[":
             self._add("glob", sign)
             self.bare.append(sign)
             self._at += 1
         elif found := _ANSI.match(self._raw, self._at):
-            self._text(
-                re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n"}.get(m[1], m[1]), found[1]), quoted=True
-            )
+            self._text(re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n"}.get(m[1], m[1]), found[1]))
             self._at = found.end()
         elif sign == "$" and self._at + 1 == len(self._raw):
-            self._text("$", quoted=False)
+            self._text("$")
             self._at += 1
         elif _UNQUOTED.match(sign):
-            self._text(sign, quoted=False)
+            self._text(sign)
             self.bare.append(sign)
             self._at += 1
         else:
@@ -267,7 +226,7 @@ class _Scan:
         end = self._raw.find("'", self._at + 1)
         if end < 0:
             return self._give_up("an open quote")
-        self._text(self._raw[self._at + 1 : end], quoted=True)
+        self._text(self._raw[self._at + 1 : end])
         self._at = end + 1
         return None
 
@@ -275,13 +234,13 @@ class _Scan:
         following = self._raw[self._at + 1 : self._at + 2]
         if following in ("", "\n"):
             return self._give_up("a backslash at the end of a line")
-        self._text(following, quoted=True)
+        self._text(following)
         self._at += 2
         return None
 
     def _double(self) -> None:
         self._at += 1
-        self._text("", quoted=True)
+        self._text("")
         while self._at < len(self._raw) and self._raw[self._at] != '"':
             self._inside_double()
         if self._at >= len(self._raw):
@@ -291,37 +250,37 @@ class _Scan:
     def _inside_double(self) -> None:
         sign, following = self._raw[self._at], self._raw[self._at + 1 : self._at + 2]
         if sign == "\\" and following and following in '$`"\\':
-            self._text(following, quoted=True)
+            self._text(following)
             self._at += 2
         elif self._offset + self._at in self._nested and not self._raw.startswith("<(", self._at):
-            self._expansion(quoted=True)
+            self._expansion()
         elif sign == "`" or (sign == "\\" and following == "\n"):
             self._give_up("a backtick or a continued line in quotes")
         elif sign == "$" and _STARTS_EXPANSION.match(following):
             self._give_up("an expansion")
         else:
-            self._text(sign, quoted=True)
+            self._text(sign)
             self._at += 1
 
-    def _expansion(self, *, quoted: bool) -> None:
+    def _expansion(self) -> None:
         node = self._nested[self._offset + self._at]
         written = self._raw[self._at : node.end_byte - self._offset]
         variable = _VARIABLE.match(written)
         if variable and node.type in ("simple_expansion", "expansion"):
             name = variable.group(1) or variable.group(2)
-            self._add("variable", name, quoted=quoted and name not in "@*")
+            self._add("variable", name)
         elif node.type == "arithmetic_expansion" and _SUMS.match(written):
-            self._text("0", quoted=True)
+            self._text("0")
         elif node.type == "command_substitution" and written.startswith("$("):
-            gives = self._inside(node)
-            self._parts.append(Part("output", unbytes(written), quoted, gives))
+            self._inside(node)
+            self._add("output", unbytes(written))
         elif node.type == "process_substitution" and written.startswith("<(") and written == self._raw:
             self._inside(node)
-            self._text("/dev/fd/63", quoted=True)
+            self._text("/dev/fd/63")
         else:
             self._trouble(f"the expansion {unbytes(written)[:40]}")
             self._inside(node)
-            self._add("output", unbytes(written), quoted=False)
+            self._add("output", unbytes(written))
         self._at += len(written)
 
     def _give_up(self, what: str) -> None:
@@ -329,13 +288,12 @@ class _Scan:
         self._add("output", unbytes(self._raw[self._at :]))
         self._at = len(self._raw)
 
-    def _text(self, text: str, *, quoted: bool) -> None:
+    def _text(self, text: str) -> None:
         if self._parts and self._parts[-1].kind == "text":
             before = self._parts.pop()
-            quoted = quoted or before.quoted
-            self._parts.append(Part("text", before.text + text, quoted))
+            self._parts.append(Part("text", before.text + text))
         else:
-            self._parts.append(Part("text", text, quoted))
+            self._parts.append(Part("text", text))
 
-    def _add(self, kind: Kind, text: str, *, quoted: bool = False) -> None:
-        self._parts.append(Part(kind, text, quoted))
+    def _add(self, kind: Kind, text: str) -> None:
+        self._parts.append(Part(kind, text))

@@ -9,14 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Final
 
-from pure_agent_loop.toolbox.shell.commands import RUNNERS, SHELLS, WRAPPERS
-from pure_agent_loop.toolbox.shell.harmless import rounds, unwrap
 from pure_agent_loop.toolbox.shell.line import Line, Simple
 from pure_agent_loop.toolbox.shell.syntax import read_line
 from pure_agent_loop.toolbox.shell.words import Word
 
 MAX_NESTING = 5
+_MOST_STARTS = 40
+
+SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
+
+RUNNERS: Final = frozenset(
+    [
+        *("builtin", "busybox", "cgexec", "chroot", "chrt", "command", "coproc", "doas", "env", "eval"),
+        *("exec", "fakeroot", "find", "firejail", "flock", "ionice", "linux32", "linux64", "ltrace", "nice"),
+        *("nohup", "nsenter", "parallel", "pkexec", "prlimit", "proot", "runuser", "script", "setarch"),
+        *("setpriv", "setsid", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time"),
+        *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
+    ]
+)
+"""Commands that may run the command behind them."""
 
 
 def base_name(word: Word) -> str:
@@ -27,9 +40,8 @@ def base_name(word: Word) -> str:
 def reachable(line: Line, depth: int = 0) -> Iterator[tuple[Simple, Sequence[Word]]]:
     """Every command that a line may run, with the simple command of this line that would run it."""
     for simple in line.commands:
-        for round_words in rounds(simple):
-            for words in _behind(round_words, depth):
-                yield simple, words
+        for words in _behind(simple.words, depth):
+            yield simple, words
     if line.commands and depth < MAX_NESTING:
         for text in _fed(line):
             for _, words in reachable(read_line(text), depth + 1):
@@ -54,11 +66,8 @@ def _behind(words: Sequence[Word], depth: int) -> Iterator[Sequence[Word]]:
         return
     yield words
     name = base_name(words[0])
-    inner = unwrap(words) if name in WRAPPERS and name == words[0].text else None
-    if inner:
-        yield from _behind(inner, depth + 1)
-    elif name in RUNNERS or name in WRAPPERS:
-        for start in range(1, min(len(words), 40)):
+    if name in RUNNERS:
+        for start in range(1, min(len(words), _MOST_STARTS)):
             yield words[start:]
             yield from _texts(words[start:], depth)
     if name in SHELLS or name in RUNNERS:
