@@ -9,16 +9,13 @@ was tuned; the held-out set was written on the same day and run only when everyt
 Every way runs through the same `Agent`, in a folder that holds the files the questions speak of:
 
 - ``native``: the tools are sent as tools, and the server's chat template is trusted.
-- ``schema``: one request, held to a JSON schema with an alternative for each tool and one for answering.
-- ``nearest``: no model at all; the most similar example decides, the arguments come from the question.
-- ``ours``: `LocalClient`.
+- ``ours``: as `Agent` does it by itself: chosen by likelihood, then filled in.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -38,17 +35,8 @@ from benchmarks.full_tools import (
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.local import LocalClient
-from pure_agent_loop.local.action import arguments_for, choice_for
-from pure_agent_loop.local.answer import plain_answer
-from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION, TINY_PARAMETERS
+from pure_agent_loop.local import open_local
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.shared import join_server
-from pure_agent_loop.local.examples import read_tools
-from pure_agent_loop.local.turns import flatten, read_turn
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox import starter_tools
 
@@ -170,70 +158,7 @@ HELD_OUT = [
 SETS = {"first": FIRST, "held-out": HELD_OUT}
 
 
-class PlainSchema(BaseLLMClient):
-    """The simple way: one JSON schema for everything, no examples."""
-
-    def __init__(self, inner: BaseLLMClient) -> None:
-        self._inner = inner
-
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
-        """See `BaseLLMClient.chat`."""
-        specs = read_tools(tools or ())
-        shapes = [_shape(s.name, dict(s.parameters)) for s in specs]
-        shapes.append(_shape("final_answer", {"type": "object", "properties": {"text": {"type": "string"}}}))
-        lines = "\n".join(f"{s.name}: {s.description}" for s in specs)
-        system = {
-            "role": "system",
-            "content": f"Answer with one JSON object. Tools:\n{lines}\nfinal_answer: answer.",
-        }
-        schema = {"name": "action", "schema": {"anyOf": shapes}}
-        said = await self._inner.chat(
-            [system, *[m for m in flatten(messages) if m["role"] != "system"]],
-            response_format={"type": "json_schema", "json_schema": schema},
-            **kwargs,
-        )
-        return _acted(said, len(messages))
-
-
-def _shape(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    properties = {"tool": {"const": name}, "arguments": arguments}
-    return {"type": "object", "properties": properties, "required": ["tool", "arguments"]}
-
-
-def _acted(said: LLMResponse, number: int) -> LLMResponse:
-    try:
-        action = json.loads(said.content or "")
-        name, arguments = action["tool"], action["arguments"]
-    except (ValueError, LookupError, TypeError):
-        return said
-    if name == "final_answer":
-        return LLMResponse(str(arguments.get("text", "")), finish_reason="stop")
-    return LLMResponse(None, [ToolCall(f"call_{number}", name, arguments)], finish_reason="tool_calls")
-
-
-class Nearest(BaseLLMClient):
-    """What the help around the model achieves without any model."""
-
-    async def chat(
-        self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        **kwargs: Any,  # noqa: ARG002
-    ) -> LLMResponse:
-        """See `BaseLLMClient.chat`."""
-        turn = read_turn(messages)
-        if turn.results:
-            return LLMResponse(plain_answer(turn.question, turn.results), finish_reason="stop")
-        choice = choice_for(read_tools(tools or ()))
-        zero = [0.0] * len(choice.options)
-        tool = choice.decide(turn.question, zero, zero).tool
-        if tool is None:
-            return LLMResponse("(no model)", finish_reason="stop")
-        wanted = arguments_for(tool, turn.question, copy_only=True).schema["properties"]
-        first = {name: (prop.get("enum") or [""])[0] for name, prop in wanted.items()}
-        return LLMResponse(None, [ToolCall("call_1", tool.name, first)], finish_reason="tool_calls")
+WAYS = {"native": "native", "ours": "auto"}  # tool modes
 
 
 @dataclass
@@ -320,7 +245,7 @@ def make_folder(folder: Path, questions: Sequence[Question]) -> None:
 
 
 async def measure(
-    client: BaseLLMClient, questions: Sequence[Question], folder: Path, tools: str = "starter"
+    client: BaseLLMClient, way: str, questions: Sequence[Question], folder: Path, tools: str = "starter"
 ) -> Score:
     """Put every question to an agent of its own."""
     score = Score()
@@ -331,6 +256,7 @@ async def measure(
             limits=LoopLimits(max_turns=3),
             temperature=0,
             max_tokens=MOST_TOKENS,
+            tool_mode=WAYS[way],
         )
         started = time.monotonic()
         result = await agent.arun(question.text)
@@ -341,7 +267,7 @@ async def measure(
     return score
 
 
-async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task], tools: str) -> Score:
+async def measure_tasks(client: BaseLLMClient, way: str, tasks: Sequence[Task], tools: str) -> Score:
     """Put every task to an agent of its own, in a folder of its own."""
     score = Score()
     for task in tasks:
@@ -350,7 +276,12 @@ async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task], tools: str
             make_workspace(folder)
             limits = LoopLimits(max_turns=MOST_STEPS)
             agent = Agent(
-                llm=client, tools=TOOLS[tools](folder), limits=limits, temperature=0, max_tokens=MOST_TOKENS
+                llm=client,
+                tools=TOOLS[tools](folder),
+                limits=limits,
+                temperature=0,
+                max_tokens=MOST_TOKENS,
+                tool_mode=WAYS[way],
             )
             started = time.monotonic()
             result = await agent.arun(task.text)
@@ -363,19 +294,8 @@ async def measure_tasks(client: BaseLLMClient, tasks: Sequence[Task], tools: str
 
 async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bool, tools: str) -> None:
     """Print the table."""
-    path = models.resolve(model) if models.is_path(model) else models.pull(model, print)
-    lease = join_server(path, print)
-    state = lease.state
-    inner = OpenAIClient(
-        path.stem, api_key=state.key, base_url=f"{state.url}/v1", default_headers=ONE_REQUEST_A_CONNECTION
-    )
-    clients: dict[str, BaseLLMClient] = {
-        "native": inner,
-        "schema": PlainSchema(inner),
-        "nearest": Nearest(),
-        "ours": LocalClient(inner, tiny=state.parameters < TINY_PARAMETERS),
-    }
-    print(f"\n{path.stem}: {state.parameters / 1e6:.0f} M parameters")
+    client = open_local(model, print)
+    print(f"\n{client.name}: tiny: {client.is_tiny}")
     print(
         "| set | way | right tool /25 | and arguments /25 | answer holds the value /25 | none /10 | s/step |"
     )
@@ -384,15 +304,14 @@ async def compare(model: str, sets: Sequence[str], ways: Sequence[str], show: bo
         for way in ways:
             with tempfile.TemporaryDirectory() as folder:
                 make_folder(Path(folder), SETS[name])
-                _print_row(name, way, await measure(clients[way], SETS[name], Path(folder), tools), show)
+                _print_row(name, way, await measure(client, way, SETS[name], Path(folder), tools), show)
     if tools != "starter":
         print("\n| tasks | way | right tools | and arguments | answer | none | s/step |")
         print("|---|---|---|---|---|---|---|")
         for name in sets:
             for way in ways:
-                _print_row(_counted(name), way, await measure_tasks(clients[way], TASKS[name], tools), show)
-    await inner.aclose()
-    lease.release()
+                _print_row(_counted(name), way, await measure_tasks(client, way, TASKS[name], tools), show)
+    await client.aclose()
 
 
 def _counted(name: str) -> str:
@@ -413,12 +332,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.local_tools")
     parser.add_argument("--model", default=models.DEFAULT)
     parser.add_argument("--set", choices=[*SETS, "both"], default="first")
-    parser.add_argument("--way", action="append", choices=["native", "schema", "nearest", "ours"])
+    parser.add_argument("--way", action="append", choices=[*WAYS])
     parser.add_argument("--tools", choices=[*TOOLS], default="starter", help="which tools are offered")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     options = parser.parse_args()
     sets = list(SETS) if options.set == "both" else [options.set]
-    ways = options.way or ["native", "schema", "nearest", "ours"]
+    ways = options.way or [*WAYS]
     asyncio.run(compare(options.model, sets, ways, options.show, options.tools))
 
 

@@ -24,7 +24,7 @@ LAYERS = [
         support.terminal prompts support.clock cancel events
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
-        support.secret_shapes support.secret_keys support.child support.numbers
+        support.secret_shapes support.secret_keys llm.addresses support.child support.numbers
         support.language kernel.words
         """,
     ),
@@ -39,7 +39,9 @@ LAYERS = [
         """
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
-        llm.tool_modes.json_action llm.tool_modes.client llm.messages llm.tokens tool schema.build
+        llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask
+        llm.tool_modes.choose llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill
+        schema.examples         llm.messages llm.tokens tool schema.build
         schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
         kernel.long_results kernel.observers
         schema.words

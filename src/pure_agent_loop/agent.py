@@ -192,7 +192,7 @@ class Agent:
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
         self._kit = Kit(
-            client=ToolModeClient(llm, tool_mode, words),
+            client=ToolModeClient(llm, tool_mode, words, self.tools.examples_of),
             tools=self.tools,
             limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),

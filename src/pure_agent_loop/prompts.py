@@ -88,6 +88,13 @@ class Prompts:
     react_method: str
     react_rules: str
     json_action: str
+    choose: str
+    fill: str
+    fill_several: str
+    fill_question: str
+    fill_again: str
+    answer: str
+    answer_question: str
     stopped: dict[str, str]
     repetitions: dict[str, str]
     language: str = "en"
@@ -212,6 +219,15 @@ Each time, write one JSON object and nothing else: either a call,
 {{"tool": "the name of one tool", "arguments": {{...}}}}
 to get its result as an Observation; or, once you know the answer or no tool helps,
 {{"tool": "final_answer", "arguments": {{"answer": "the answer"}}}}""",
+    choose="Name the function that does what the user asks.\nFunctions:\n{tools}\n"
+    "- answer: No function is needed.",
+    fill="Write the arguments of the function for the request, as JSON. Take values from the request.",
+    fill_several="If the request needs several calls, write a list of their arguments.",
+    fill_question="Function {function}\n\nRequest: {question}",
+    fill_again="Some of this does not stand in the request. Write it again, with what the request says.\n\n"
+    "Request: {question}",
+    answer="Answer the question with the result. Use only the result.",
+    answer_question="Question: {question}\nResult: {result}",
     stopped={
         "max_steps": "The step limit is reached.",
         "max_tool_calls": "The limit of tool calls is reached.",
@@ -318,6 +334,13 @@ Final Answer: 答案""",
 {{"tool": "一个工具的名称", "arguments": {{...}}}}
 其结果会作为 Observation 给你；要么在知道答案或没有工具能帮忙时写下
 {{"tool": "final_answer", "arguments": {{"answer": "答案"}}}}""",
+    choose="说出能完成用户要求的函数的名称。\n函数：\n{tools}\n- answer: 不需要函数。",
+    fill="按要求写出函数的参数，用 JSON。参数的值取自要求。",
+    fill_several="如果要求需要多次调用，写出各次参数的列表。",
+    fill_question="函数 {function}\n\n要求：{question}",
+    fill_again="其中有些内容不在要求里。请按要求所说重写。\n\n要求：{question}",
+    answer="用结果回答问题。只用结果里的内容。",
+    answer_question="问题：{question}\n结果：{result}",
     stopped={
         "max_steps": "已达到步数上限。",
         "max_tool_calls": "已达到工具调用次数上限。",

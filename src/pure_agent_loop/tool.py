@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, overload
@@ -20,6 +20,7 @@ from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.examples import Example, checked_examples
 from pure_agent_loop.schema.tidy import with_texts
 from pure_agent_loop.schema.words import say as say_of
 from pure_agent_loop.support.text import as_text, safe_str
@@ -95,6 +96,9 @@ class Tool:
         read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
             without a question.
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
+        examples: Worked examples, each what a user asks and the arguments for it, such as
+            ``("What is in the music folder?", {"path": "music"})``. Models that tools are put to as JSON or
+            text are shown them.
         judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none; it may
             be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
             not asked. It must change nothing.
@@ -116,6 +120,7 @@ class Tool:
         read_only: bool = False,
         polls: bool = False,
         judge: Judge | None = None,
+        examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
     ) -> None:
         if not callable(function):
@@ -140,6 +145,7 @@ class Tool:
         self.read_only = read_only
         self.polls = polls
         self.judge = judge
+        self.examples = checked_examples(self.name, examples)
         self._words = words or {}
         self._description = description
         self._given = None if parameters is None else _GivenSchema(dict(parameters))
@@ -278,6 +284,7 @@ def tool(
     read_only: bool = False,
     polls: bool = False,
     judge: Judge | None = None,
+    examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -288,7 +295,7 @@ def tool(
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
         options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
-            ``judge``, ``words``; see `Tool`.
+            ``judge``, ``examples``, ``words``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -371,6 +378,11 @@ class ToolRegistry:
     def get(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
         return self._tools.get(name)
+
+    def examples_of(self, name: str) -> tuple[Example, ...]:
+        """The worked examples of the tool of that name; none if it has none, or is not here."""
+        found = self.get(name)
+        return () if found is None else found.examples
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
         """All tools as a request's ``tools``; see `Tool.to_openai_schema`."""

@@ -12,7 +12,7 @@ from benchmarks.full_tools import full_tools
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.local import LocalClient, open_local
+from pure_agent_loop.local import EmbeddedClient, open_local
 from pure_agent_loop.local.engine import models
 from pure_agent_loop.local.engine.lease import take_lease
 from pure_agent_loop.local.engine.shared import ServerSettings, join_server
@@ -217,6 +217,6 @@ def test_a_file_the_engine_refuses_is_reported_with_its_log(tmp_path):
 
 def test_the_client_says_which_model_it_is(model_file):
     client = open_local(str(model_file), settings=QUICK)
-    assert isinstance(client, LocalClient)
+    assert isinstance(client, EmbeddedClient)
     assert client.name == "smollm2-135m"
     asyncio.run(client.aclose())

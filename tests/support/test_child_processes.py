@@ -209,7 +209,7 @@ EVERYTHING = """
     from pure_agent_loop import LLMError, PureAgentLoopError
     from pure_agent_loop.evaluation.checker import Checker
     from pure_agent_loop.local.engine.shared import join_server
-    from pure_agent_loop.snapshots.git import GitStore, find_git
+    from pure_agent_loop.snapshots.store import Store
     from pure_agent_loop.toolbox import Shell
     from pure_agent_loop.toolbox.files.matching import LinePattern, Matcher, find_ripgrep
 
@@ -225,7 +225,7 @@ EVERYTHING = """
         with Matcher(LinePattern("b+"), rg, 5.0).lines([b"abc\\n"], 80) as lines:
             out["rg" if rg else "python"] = [line.text for line in lines]
     async def more():
-        store = GitStore(Path(__file__).with_name("store"), find_git())
+        store = Store(Path(__file__).with_name("store"))
         async with store.writing():
             pass
         for sandbox in ("auto", "none"):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.openai_client import OpenAIClient, encode_body, is_loopback
+from pure_agent_loop.llm.addresses import is_loopback
+from pure_agent_loop.llm.openai_client import OpenAIClient, encode_body
 from pure_agent_loop.llm.profiles import PROFILES, THINKING_LEVELS, Profile, profile_for, register
 from pure_agent_loop.testing import ScriptedServer, call
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.llm.openai_client import is_loopback
+from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.runs.choose import (
     LOCAL_KEY,
     Choice,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.kernel.stop_reasons import COMPLETED
-from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 
 MAX_CONTINUATIONS = 3
 ONCE_MORE = ("continue_answer", "empty_answer")  # the prompts that send the model on
@@ -57,8 +57,8 @@ class Answer:
         Raises:
             LLMError: It is empty for the second time.
         """
-        if response.finish_reason == "content_filter":
-            return "content_filter"
+        if response.finish_reason in ("content_filter", OUTPUT_LIMIT):
+            return str(response.finish_reason)
         if not response.content:
             return self._after_empty()
         if response.finish_reason != "length":

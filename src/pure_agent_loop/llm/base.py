@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.abilities import able
@@ -77,6 +78,20 @@ class Closes(Protocol):
 
     async def aclose(self) -> None:
         """Give it back."""
+        ...
+
+
+def profile_of(client: object) -> Profile | None:
+    """What is known of a client's server; None if it does not say."""
+    found = getattr(client, "profile", None)
+    return found if isinstance(found, Profile) else None
+
+
+class GivesLikelihoods(Protocol):
+    """A client that knows whether its server says how likely its tokens are."""
+
+    async def gives_likelihoods(self) -> bool:
+        """True if it does, also for tokens whose form is prescribed."""
         ...
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import ipaddress
 import os
 import urllib.parse
 import weakref
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import adapt_fields, adapt_messages, adapt_tools
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
+from pure_agent_loop.llm.addresses import is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.lessons import MOST_LESSONS, learn
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
-from pure_agent_loop.llm.response import LLMResponse, assembled
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.portal import close_at_exit
@@ -120,6 +120,15 @@ class OpenAIClient(BaseLLMClient):
         found = get(get(await self._read_props(), "chat_template_caps"), "supports_tools")
         return found if isinstance(found, bool) else None
 
+    async def gives_likelihoods(self) -> bool:
+        """Whether the server says how likely its tokens are, also where their form is prescribed.
+
+        llama.cpp's does. Of others only the profile can say it.
+        """
+        if self.profile.likelihoods is not None:
+            return self.profile.likelihoods
+        return get(await self._read_props(), "default_generation_settings") is not None
+
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read from elsewhere, never set here
         """Tokens of the window: what a llama.cpp server has said, else what the profile knows."""
@@ -171,6 +180,8 @@ class OpenAIClient(BaseLLMClient):
         level = options.get("thinking_level") or self.thinking_level
         body.update(profile.thinking_fields(level))
         body.update({k: v for k, v in options.items() if v is not None and k not in _NOT_IN_BODY})
+        if profile.max_output and not any(body.get(name) for name in TOKEN_LIMITS):
+            body["max_tokens"] = profile.max_output
         adapt_fields(body, profile)
         body.update(options.get("extra_body") or {})
         return body
@@ -190,7 +201,7 @@ class OpenAIClient(BaseLLMClient):
                 async with aclosing(self._send(body, options)) as deltas:
                     async for delta in deltas:
                         begun = True
-                        yield delta
+                        yield _ended(delta, body, profile)
             except LLMError as error:
                 notice = None if begun else self._learn(profile, body, error)
                 if notice is None:
@@ -298,6 +309,14 @@ def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, AsyncOpenAI]) -
             asyncio.run_coroutine_threadsafe(client.close(), loop)
 
 
+def _ended(delta: Delta, body: Mapping[str, Any], profile: Profile) -> Delta:
+    """The same; a limit that was the profile's and not the caller's ends the answer for good."""
+    is_ours = profile.max_output is not None and body.get("max_tokens") == profile.max_output
+    return (
+        delta._replace(finish_reason=OUTPUT_LIMIT) if is_ours and delta.finish_reason == "length" else delta
+    )
+
+
 _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
 
 
@@ -385,29 +404,3 @@ def _checked_key(key: Any) -> Any:
     if not key.isascii() or not key.isprintable():
         raise ConfigError("api_key holds characters that no key has. Was something else pasted with it?")
     return key
-
-
-def is_loopback(url: str) -> bool:
-    """True if the address is on this machine."""
-    address = _address_of(url)
-    return address is not None and (address.is_loopback or address.is_unspecified)
-
-
-def is_private(url: str) -> bool:
-    """True if the address is on this machine or in a private network, as far as it shows."""
-    address = _address_of(url)
-    return address is not None and (address.is_private or address.is_unspecified)
-
-
-def _address_of(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address in a URL; for ``localhost`` that of this machine, for other names None."""
-    try:
-        host = urllib.parse.urlsplit(url).hostname or ""
-    except ValueError:
-        return None
-    if host == "localhost" or host.endswith(".localhost"):
-        return ipaddress.IPv4Address("127.0.0.1")
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

@@ -52,6 +52,11 @@ class Profile:
         schema_without: JSON Schema keywords that tools' schemas must not use.
         streaming: True if every request must be streamed, False if none may be, None for both.
         window: Tokens of the context window, input and output together; None if not known.
+        likelihoods: Whether it says how likely its tokens are, also in constrained output; None to find out.
+        able: Whether its model may write several calls at once, go on after a result and use values of its
+            own where tools are put to it as JSON; None to try it on worked examples.
+        max_output: Tokens of an answer unless the caller says otherwise; None for the server's own limit.
+        tool_mode: What ``tool_mode="auto"`` begins with; empty for ``native``.
     """
 
     name: str
@@ -71,6 +76,10 @@ class Profile:
     schema_without: Collection[str] = ()
     streaming: bool | None = None
     window: int | None = None
+    likelihoods: bool | None = None
+    able: bool | None = None
+    max_output: int | None = None
+    tool_mode: Literal["", "native", "json", "text"] = ""
 
     def __post_init__(self) -> None:
         for name in ("refuses", "schema_without"):

@@ -25,7 +25,8 @@ from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 
-CUT_OFF = ("length", "content_filter")
+OUTPUT_LIMIT = "output_limit"  # cut off, and not to be gone on with
+CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT)
 _REASONS = {  # as servers say it, in lower case -> as the rest of the package knows it
     "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
     "tool_calls": "function_call function_calls tool_call tool_use",

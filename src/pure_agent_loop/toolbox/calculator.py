@@ -30,7 +30,15 @@ class CalculatorError(PureAgentLoopError):
     """An expression without a result. The message is for the model."""
 
 
-@tool(read_only=True, words=TOOLS["calculator"])
+@tool(
+    read_only=True,
+    words=TOOLS["calculator"],
+    examples=[
+        ("How much is 6 times 7?", {"expression": "6 * 7"}),
+        ("What is (12 + 5) / 2?", {"expression": "(12 + 5) / 2"}),
+        ("Divide 90 by 4.", {"expression": "90 / 4"}),
+    ],
+)
 def calculator(expression: str) -> str:
     """Calculate the value of an arithmetic expression.
 

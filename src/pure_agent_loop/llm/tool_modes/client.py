@@ -2,7 +2,8 @@
 
 ========  ====================================================================================
 native    the server's own tool calls; calls left in the text are recovered
-json      one constrained JSON object a step; without constraints where the server has none
+json      constrained output: a tool is chosen, then its arguments are filled in, where the server says how
+          likely its tokens are; else one JSON object a step, without constraints where there are none
 text      the ReAct format in plain text
 auto      native, until the server or the model shows that it does not work there; then json
 ========  ====================================================================================
@@ -15,16 +16,24 @@ format or a parameter that is refused) it remembers, and says so in a notice.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
-from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, LLMResponse, assembled
+from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
+from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
+from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
+from pure_agent_loop.llm.tool_modes.chooser import Chooser, without_tools
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
-from pure_agent_loop.llm.tool_modes.react import STOP, ReactReader, describe_tools, write_history, write_react
+from pure_agent_loop.llm.tool_modes.react import (
+    STOP,
+    ReactReader,
+    describe_tools,
+    write_history,
+    write_react,
+)
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
@@ -52,7 +61,6 @@ _REFUSES_FORMAT = re.compile(
 )
 _REFUSES_STOP = re.compile(r"\bstop\b", re.I)
 _REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
 
 
 class Shaped(NamedTuple):
@@ -67,6 +75,14 @@ class _Reader(Protocol):
     def feed(self, text: str) -> Delta: ...
 
     def finish(self, *, is_cut: bool = False) -> Delta: ...
+
+
+ExamplesOf = Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]]
+
+
+def no_examples(name: str) -> Sequence[tuple[str, Mapping[str, Any]]]:  # noqa: ARG001 - the shape of `ExamplesOf`
+    """No tool has any."""
+    return ()
 
 
 def check_tool_mode(mode: str) -> None:
@@ -86,20 +102,27 @@ class ToolModeClient(BaseLLMClient):
         inner: The client of the model.
         mode: ``auto``, ``native``, ``json`` or ``text``.
         prompts: The words the model is told about actions.
+        examples: The worked examples of a tool, by its name.
 
     Raises:
         ConfigError: There is no such mode.
     """
 
-    def __init__(self, inner: ChatModel, mode: str, prompts: Prompts) -> None:
+    def __init__(
+        self, inner: ChatModel, mode: str, prompts: Prompts, examples: ExamplesOf = no_examples
+    ) -> None:
         check_tool_mode(mode)
         self.inner = inner
         self.mode = mode
-        self.current = "native" if mode == "auto" else mode
+        found = profile_of(inner)
+        begins = found.tool_mode if found is not None else ""
+        self.current = (begins or "native") if mode == "auto" else mode
         self._prompts = prompts
-        self._probed = mode != "auto"
+        self._examples = examples
+        self._probed = self.current != "native" or mode != "auto"
         self._format = 0  # which of the response formats the server understands
         self._takes_stop = True
+        self._chooser = Chooser(inner, prompts)
         self.takes_meta = getattr(inner, "takes_meta", False)
 
     @property
@@ -188,7 +211,16 @@ class ToolModeClient(BaseLLMClient):
         if self._is_plain(messages, tools):
             return Shaped(messages, tools, dict(options))
         shape = self._shape_text if self.current == "text" else self._shape_json
-        return shape(messages, tools or [], options)
+        return shape(messages, self._shown_how(tools or []), options)
+
+    def _shown_how(self, tools: Tools) -> Tools:
+        """The tools with their worked examples, which no server gets to see as they are."""
+        return [
+            {**each, "function": {**each["function"], "examples": shown}}
+            if (shown := self._examples(each["function"]["name"]))
+            else each
+            for each in tools
+        ]
 
     def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
         return self.current == "native" or (not tools and not any(map(_is_of_tools, messages)))
@@ -198,6 +230,7 @@ class ToolModeClient(BaseLLMClient):
     ) -> AsyncGenerator[Delta, None]:
         if self._is_plain(messages, tools):
             return self._native(messages, tools, options)
+        tools = self._shown_how(tools or [])
         if self.current == "text":
             return self._text(messages, tools or [], options)
         return self._json(messages, tools or [], options)
@@ -220,7 +253,7 @@ class ToolModeClient(BaseLLMClient):
         instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
         stop = {"stop": STOP} if self._takes_stop else {}
         plain = write_history(messages, instructions, write_react)
-        return Shaped(plain, None, {**stop, **_without_tools(options)})
+        return Shaped(plain, None, {**stop, **without_tools(options)})
 
     async def _text(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
@@ -256,9 +289,24 @@ class ToolModeClient(BaseLLMClient):
         format_ = response_formats(tools)[self._format if number is None else number]
         wanted = {"response_format": format_} if format_ else {}
         plain = write_history(messages, instructions, write_action)
-        return Shaped(plain, None, {**wanted, **_without_tools(options)})
+        return Shaped(plain, None, {**wanted, **without_tools(options)})
 
     async def _json(
+        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        try:
+            if await self._chooser.can_choose(messages, tools, options):
+                async with aclosing(self._chooser.step(messages, tools, options)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                return
+        except NoProbabilitiesError:
+            pass  # known from now on; nothing was said yet
+        async with aclosing(self._action(messages, tools, options)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def _action(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
         formats = response_formats(tools)
@@ -294,6 +342,7 @@ class ToolModeClient(BaseLLMClient):
 
     async def _read(self, shaped: Shaped, reader: _Reader) -> AsyncGenerator[Delta, None]:
         """Stream without tools, and let `reader` make calls of the text."""
+        is_constrained = "response_format" in shaped.options
         think = ThinkSplitter()
         is_cut = False
         async with aclosing(stream_of(self.inner, *shaped)) as deltas:
@@ -301,7 +350,10 @@ class ToolModeClient(BaseLLMClient):
                 is_cut = is_cut or _is_cut(delta)
                 text, reasoning = think.feed(delta.text)
                 read = reader.feed(text)
-                yield delta._replace(text=read.text, reasoning=delta.reasoning + reasoning + read.reasoning)
+                # A constrained answer that was cut off is not gone on with: the next one begins anew.
+                reason = OUTPUT_LIMIT if is_cut and is_constrained else delta.finish_reason
+                reasoning = delta.reasoning + reasoning + read.reasoning
+                yield delta._replace(text=read.text, reasoning=reasoning, finish_reason=reason)
         text, reasoning = think.flush()
         read, last = reader.feed(text), reader.finish(is_cut=is_cut)
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
@@ -341,10 +393,6 @@ _NOTHING = Delta()
 def _is_cut(delta: Delta) -> bool:
     reason = (delta.finish_reason or "").lower()
     return FINISH_REASONS.get(reason, reason) in CUT_OFF
-
-
-def _without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
 
 
 def _is_of_tools(message: Message) -> bool:

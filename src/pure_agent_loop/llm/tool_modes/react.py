@@ -57,9 +57,25 @@ def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
         lines.append(f"- {function['name']}: {function.get('description') or ''}")
         lines.append(f"  Arguments: {_json(parameters.get('properties') or {})} Required: {required}")
         lines += [
+            f"  Example: {question} -> {_json(dict(arguments))}"
+            for question, arguments in function.get("examples") or _made_examples(parameters)
+        ]
+        lines += [
             f"  {key}: {_json(parameters[key])}" for key in ("$defs", "definitions") if key in parameters
         ]
     return "\n".join(lines)
+
+
+def _made_examples(parameters: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """An example of the arguments, where the schema itself gives a value for each that is required."""
+    properties = parameters.get("properties") or {}
+    values: dict[str, Any] = {}
+    for name in parameters.get("required") or ():
+        given = (properties.get(name) or {}).get("examples")
+        if not isinstance(given, list) or not given:
+            return []
+        values[name] = given[0]
+    return [("...", values)] if values else []
 
 
 def _json(value: Any) -> str:
@@ -115,6 +131,14 @@ def write_react(message: Mapping[str, Any]) -> str:
         function = call["function"]
         lines += [f"Action: {function['name']}", f"Action Input: {function['arguments']}"]
     return "\n".join(lines)
+
+
+def write_words(message: Mapping[str, Any]) -> str:
+    """A message of the assistant without any format: what it said, and which calls it made."""
+    content = text_of(message.get("content") or "")
+    calls = [each["function"] for each in message.get("tool_calls") or ()]
+    lines = [content] if content.strip() else []
+    return "\n".join([*lines, *(f"{each['name']}({each['arguments']})" for each in calls)])
 
 
 class ReactReader:

@@ -36,6 +36,17 @@ _SIGNATURES = {
     b"GGUF": "GGUF model",
 }
 
+_EXAMPLES = {
+    "list_dir": [
+        ("Which files are in the music folder?", {"path": "music"}),
+        ("What is in this folder?", {"path": "."}),
+    ],
+    "read_file": [
+        ("What does todo.txt say?", {"path": "todo.txt"}),
+        ("Show me notes/plan.md", {"path": "notes/plan.md"}),
+    ],
+}
+
 
 class FileTools:
     """The file tools of one workspace.
@@ -50,7 +61,8 @@ class FileTools:
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
         return [
-            Tool(each, read_only=True, words=TOOLS[each.__name__]) for each in (self.list_dir, self.read_file)
+            Tool(each, read_only=True, words=TOOLS[each.__name__], examples=_EXAMPLES[each.__name__])
+            for each in (self.list_dir, self.read_file)
         ]
 
     def list_dir(self, path: str = ".") -> str:

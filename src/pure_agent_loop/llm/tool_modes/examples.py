@@ -1,0 +1,120 @@
+"""Worked examples for models that have to be shown how, of tools that nobody offers.
+
+They serve twice. They lead each request of `choose` and `fill`. And a model is put them one by one, each
+without its solution: one that gets them all right is able, and is left more freedom.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pure_agent_loop.support.language import in_language
+
+
+class Filled(NamedTuple):
+    """A request, and the calls it needs.
+
+    Args:
+        function: The tool and its arguments, a line each.
+        request: What a user asked.
+        calls: The arguments of each call.
+    """
+
+    function: str
+    request: str
+    calls: list[dict[str, Any]]
+
+
+_CHOSEN = {
+    "en": (
+        ("Get us a table for 4 at Blue Garden tonight.", "book_table"),
+        ("Hello, how are you?", "answer"),
+        ("How much is a share of Siemens right now?", "get_stock_price"),
+        ("Write a short poem about autumn.", "answer"),
+        ("Put on something by Miles Davis.", "play_music"),
+        ("Who wrote Hamlet?", "answer"),
+        ("How many feet are 12.5 meters?", "convert_length"),
+    ),
+    "zh": (
+        ("请在蓝园订一张今晚四人的桌子。", "book_table"),
+        ("你好，最近怎么样？", "answer"),
+        ("西门子的股票现在多少钱？", "get_stock_price"),
+        ("写一首关于秋天的短诗。", "answer"),
+        ("放一首邓丽君的歌。", "play_music"),
+        ("《红楼梦》是谁写的？", "answer"),
+        ("12.5 米是多少英尺？", "convert_length"),
+    ),
+}
+_FILLED = {
+    "en": (
+        Filled(
+            "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
+            "- people (integer): How many guests\n- outside (boolean): Whether to sit outside",
+            "Get us a table for 4 at Blue Garden tonight, outside please.",
+            [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
+        ),
+        Filled(
+            "convert_length: Convert a length to another unit.\n- value (number): The length\n"
+            "- from_unit (string): Its unit\n- to_unit (string): The unit wanted",
+            "How many feet are 12.5 meters?",
+            [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
+        ),
+        Filled(
+            "play_music: Play songs.\n- artist (string): Who plays\n- volume (integer): In percent",
+            "Put on Miles Davis and then Nina Simone, at 40 percent.",
+            [{"artist": "Miles Davis", "volume": 40}, {"artist": "Nina Simone", "volume": 40}],
+        ),
+    ),
+    "zh": (
+        Filled(
+            "book_table: 在餐厅订桌。\n- restaurant (string): 餐厅名\n- people (integer): 人数\n"
+            "- outside (boolean): 是否坐室外",
+            "请在蓝园订一张今晚四人的桌子，要室外的。",
+            [{"restaurant": "蓝园", "people": 4, "outside": True}],
+        ),
+        Filled(
+            "convert_length: 换算长度单位。\n- value (number): 长度\n- from_unit (string): 原单位\n"
+            "- to_unit (string): 目标单位",
+            "12.5 米是多少英尺？",
+            [{"value": 12.5, "from_unit": "米", "to_unit": "英尺"}],
+        ),
+        Filled(
+            "play_music: 播放某人的歌。\n- artist (string): 歌手\n- volume (integer): 音量百分比",
+            "先放邓丽君，再放王菲，音量百分之四十。",
+            [{"artist": "邓丽君", "volume": 40}, {"artist": "王菲", "volume": 40}],
+        ),
+    ),
+}
+
+
+_ANSWERED = {
+    "en": (
+        ("How much is 6 times 7?", "42", "6 times 7 is 42."),
+        ("What does todo.txt say?", "Buy bread", "todo.txt says: Buy bread."),
+        (
+            "What is in the music folder?",
+            "song.mp3\nlist.txt",
+            "It holds song.mp3 and list.txt.",
+        ),
+    ),
+    "zh": (
+        ("6 乘以 7 是多少？", "42", "6 乘以 7 是 42。"),
+        ("todo.txt 里写了什么？", "买面包", "todo.txt 里写着：买面包。"),
+        ("music 文件夹里有什么？", "song.mp3\nlist.txt", "music 文件夹里有 song.mp3 和 list.txt。"),
+    ),
+}
+
+
+def chosen_examples(language: str) -> tuple[tuple[str, str], ...]:
+    """What users asked, and the name of the tool for it."""
+    return in_language(_CHOSEN, language)
+
+
+def answered_examples(language: str) -> tuple[tuple[str, str, str], ...]:
+    """What users asked, what a tool gave back, and the answer."""
+    return in_language(_ANSWERED, language)
+
+
+def filled_examples(language: str) -> tuple[Filled, ...]:
+    """What users asked, and the calls for it."""
+    return in_language(_FILLED, language)
