@@ -25,10 +25,12 @@ class ToolWords:
     Args:
         description: What it does.
         parameters: What each argument is, by its name; one left out keeps the text it has.
+        examples: Worked examples instead of the tool's own; see `Tool`. None keeps those.
     """
 
     description: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    examples: Sequence[tuple[str, Mapping[str, Any]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

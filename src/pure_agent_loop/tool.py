@@ -96,9 +96,8 @@ class Tool:
         read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
             without a question.
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
-        examples: Worked examples, each what a user asks and the arguments for it, such as
-            ``("What is in the music folder?", {"path": "music"})``. Models that tools are put to as JSON or
-            text are shown them.
+        examples: Worked examples for models that tools are put to as JSON or text: what a user asks and the
+            arguments for it, such as ``("What is in the music folder?", {"path": "music"})``.
         judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none; it may
             be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
             not asked. It must change nothing.
@@ -182,6 +181,11 @@ class Tool:
             "type": "function",
             "function": {"name": self.name, "description": description, "parameters": parameters},
         }
+
+    def examples_for(self, prompts: Prompts) -> Sequence[Example]:
+        """Its worked examples, in the language of a run."""
+        words = prompts.tools.get(self.name, self._words.get(prompts.language))
+        return self.examples if words is None or words.examples is None else words.examples
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as if it were no tool."""
@@ -379,10 +383,10 @@ class ToolRegistry:
         """The tool of that name, or None."""
         return self._tools.get(name)
 
-    def examples_of(self, name: str) -> tuple[Example, ...]:
+    def examples_of(self, name: str, prompts: Prompts) -> Sequence[Example]:
         """The worked examples of the tool of that name; none if it has none, or is not here."""
         found = self.get(name)
-        return () if found is None else found.examples
+        return () if found is None else found.examples_for(prompts)
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
         """All tools as a request's ``tools``; see `Tool.to_openai_schema`."""

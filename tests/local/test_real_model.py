@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.full_tools import full_tools
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
@@ -70,7 +69,7 @@ def test_a_newcomers_questions_are_answered_by_calling_tools(model_file, tmp_pat
                 for question in (
                     "Which files are in the docs folder?",
                     "What does notes.txt say?",
-                    "What is 17 times 23?",
+                    "What is 17 * 23?",
                 )
             ], await client.chat(
                 HELLO, [tool(t).to_openai_schema() for t in starter_tools(work)], max_tokens=8
@@ -93,60 +92,6 @@ def test_a_newcomers_questions_are_answered_by_calling_tools(model_file, tmp_pat
         assert result.usage.total_tokens > 0
 
 
-def calls_of(result):
-    return [(e.data["tool"], e.data["args"]) for e in result.events if e.type.value == "action"]
-
-
-def converse(model_file, folder, *questions):
-    """The results of a conversation with the long list of tools."""
-
-    async def ask():
-        client = open_local(str(model_file), settings=QUICK)
-        agent = Agent(llm=client, tools=full_tools(folder), limits=LoopLimits(max_turns=6), temperature=0)
-        results = []
-        try:
-            for question in questions:
-                results.append(await agent.arun(question, results[-1].messages if results else None))
-        finally:
-            await client.aclose()
-        return results
-
-    return asyncio.run(ask())
-
-
-def test_files_are_listed_read_and_edited_in_one_conversation(model_file, tmp_path):
-    work = tmp_path / "work"
-    (work / "animals").mkdir(parents=True)
-    (work / "animals" / "pets.txt").write_text("I have a cat.\n")
-    listed, read, edited = converse(
-        model_file,
-        work,
-        "Which files are in the animals folder?",
-        "What does animals/pets.txt say?",
-        'Now replace "cat" with "dog" in it.',
-    )
-    assert calls_of(listed) == [("list_dir", {"path": "animals"})]
-    assert calls_of(read) == [("read_file", {"path": "animals/pets.txt"})]
-    edit = {"path": "animals/pets.txt", "old_text": "cat", "new_text": "dog"}
-    assert calls_of(edited) == [("edit_file", edit)]
-    assert (work / "animals" / "pets.txt").read_text() == "I have a dog.\n"
-    assert "pets.txt" in listed.content
-    assert "I have a cat." in read.content
-    assert "Edited animals/pets.txt" in edited.content
-    assert {result.stop_reason for result in (listed, read, edited)} == {"completed"}
-
-
-def test_one_question_can_order_a_listing_a_reading_and_a_change(model_file, tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "pets.txt").write_text("I have a cat.\n")
-    question = "List the files, read pets.txt, and then change cat to dog in it."
-    (result,) = converse(model_file, work, question)
-    assert [name for name, _ in calls_of(result)] == ["list_dir", "read_file", "edit_file"]
-    assert (work / "pets.txt").read_text() == "I have a dog.\n"
-    assert "Edited pets.txt" in result.content
-
-
 def test_words_are_streamed_and_chinese_does_no_harm(model_file):
     async def ask():
         client = open_local(str(model_file), settings=QUICK)
@@ -165,7 +110,7 @@ def test_words_are_streamed_and_chinese_does_no_harm(model_file):
 
     pieces, chinese = asyncio.run(ask())
     assert len([piece for piece in pieces if piece]) > 1
-    assert chinese.finish_reason in ("stop", "length", "tool_calls")
+    assert chinese.finish_reason in ("stop", "output_limit")
 
 
 def _schema(name, **properties):

@@ -7,6 +7,7 @@ in ``files.words`` and ``web.words``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.support.language import Sentences
@@ -165,8 +166,10 @@ say = Sentences(
 )
 
 
-def _chinese(description: str, **parameters: str) -> Mapping[str, ToolWords]:
-    return {"zh": ToolWords(description, parameters)}
+def _chinese(
+    description: str, *examples: tuple[str, Mapping[str, Any]], **parameters: str
+) -> Mapping[str, ToolWords]:
+    return {"zh": ToolWords(description, parameters, examples or None)}
 
 
 _FILE = '文件，相对于工作区，例如 "docs/guide.md"。'
@@ -174,10 +177,14 @@ _HIDDEN = "也查找以点开头的名称、node_modules 和 __pycache__。"
 TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
     "list_dir": _chinese(
         "列出文件夹中的文件和文件夹。文件夹以斜杠结尾；文件显示大小。",
+        ("music 文件夹里有哪些文件？", {"path": "music"}),
+        ("这个文件夹里有什么？", {"path": "."}),
         path='文件夹，相对于工作区。"." 是工作区本身。',
     ),
     "read_file": _chinese(
         "读取文本文件。长文件分页给出；每页末尾说明如何读取下一页。",
+        ("todo.txt 里写了什么？", {"path": "todo.txt"}),
+        ("给我看 notes/plan.md", {"path": "notes/plan.md"}),
         path=_FILE,
         offset="从第几行开始读，从 1 计。",
         limit="最多读取多少行。",
@@ -228,6 +235,8 @@ TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
     "calculator": _chinese(
         "计算算术表达式的值。\n\n支持 + - * / // % **、括号、pi、e，"
         "以及 sqrt、abs、round、min、max、log、sin 等函数。",
+        ("6 乘以 7 是多少？", {"expression": "6 * 7"}),
+        ("90 除以 4 等于几？", {"expression": "90 / 4"}),
         expression='例如 "(3 + 4) * 2" 或 "sqrt(2) / 2"。',
     ),
     "todo_write": _chinese(

@@ -77,10 +77,13 @@ class _Reader(Protocol):
     def finish(self, *, is_cut: bool = False) -> Delta: ...
 
 
-ExamplesOf = Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]]
+ExamplesOf = Callable[[str, Prompts], Sequence[tuple[str, Mapping[str, Any]]]]
 
 
-def no_examples(name: str) -> Sequence[tuple[str, Mapping[str, Any]]]:  # noqa: ARG001 - the shape of `ExamplesOf`
+def no_examples(
+    name: str,  # noqa: ARG001 - the shape of `ExamplesOf`
+    prompts: Prompts,  # noqa: ARG001
+) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """No tool has any."""
     return ()
 
@@ -217,7 +220,7 @@ class ToolModeClient(BaseLLMClient):
         """The tools with their worked examples, which no server gets to see as they are."""
         return [
             {**each, "function": {**each["function"], "examples": shown}}
-            if (shown := self._examples(each["function"]["name"]))
+            if (shown := self._examples(each["function"]["name"], self._prompts))
             else each
             for each in tools
         ]
