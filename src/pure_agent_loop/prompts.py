@@ -237,7 +237,7 @@ to get its result as an Observation; or, once you know the answer or no tool hel
         "budget": "The budget of time or money is used up.",
         "permission_denied": "The calls needed were not allowed.",
         "doom_loop": "The model went round in circles.",
-        "output_limit": "The answer was cut off at the output limit again and again.",
+        "output_limit": "The answer was cut off at the output limit.",
         "content_filter": "The server's content filter cut the answer off.",
     },
     repetitions={
@@ -350,7 +350,7 @@ Final Answer: 答案""",
         "budget": "时间或费用预算已用完。",
         "permission_denied": "需要的调用没有得到许可。",
         "doom_loop": "模型在原地打转。",
-        "output_limit": "回答一再在输出上限处被截断。",
+        "output_limit": "回答在输出上限处被截断。",
         "content_filter": "回答被服务器的内容过滤截断。",
     },
     repetitions={

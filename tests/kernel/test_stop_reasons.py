@@ -139,13 +139,13 @@ CASES = {
         "output_limit",
         {},
         [CUT] * 4,
-        "cut cut cut cut \n\n[Stopped: The answer was cut off at the output limit again and again.]",
+        "cut cut cut cut \n\n[Stopped: The answer was cut off at the output limit.]",
     ),
     "cut, then nothing": (
         "output_limit",
         {},
         [CUT, answer("")],
-        "cut \n\n[Stopped: The answer was cut off at the output limit again and again.]",
+        "cut \n\n[Stopped: The answer was cut off at the output limit.]",
     ),
     "content filter": (
         "content_filter",

@@ -30,7 +30,7 @@ from pure_agent_loop.runs.choose import (
 )
 
 Say = Callable[[str], None]
-TINY = "it is a tiny demonstration model and often wrong; 'pal run --help' says how to use another"
+TINY = "it is a tiny demonstration model and often wrong; for a real one: pal model pull qwen2.5-0.5b"
 
 NOTHING_TO_USE = "There is no model to use."
 WAYS_OUT = """\

@@ -39,7 +39,7 @@ class Toolset:
         audit: Writes down each call.
         snapshots: Knows what each step changed.
         subagents: Others that the model can give tasks to.
-        extras: Names of tools that would only confuse a tiny model.
+        extras: Names of tools that nobody named; empty if the tools were chosen.
     """
 
     tools: list[Tool] = field(default_factory=list)
@@ -53,10 +53,11 @@ class Toolset:
         """The same without what would be too much for a model.
 
         Args:
-            is_tiny: The model can only use a few tools.
+            is_tiny: The model can only use a few tools: those with worked examples.
         """
-        kept = [tool for tool in self.tools if tool.name not in self.extras]
-        return replace(self, tools=kept) if is_tiny else self
+        if not is_tiny or not self.extras:  # tools that were named are all meant
+            return self
+        return replace(self, tools=[tool for tool in self.tools if tool.examples])
 
 
 def make_toolset(

@@ -30,7 +30,7 @@ STOP_REASONS = {
     "token_limit": StopReason("limit", "The token limit was reached."),
     "budget": StopReason("limit", "The budget of time or money was used up."),
     "doom_loop": StopReason("limit", "The model went round in circles."),
-    "output_limit": StopReason("cut", "The answer was cut off at the output limit again and again."),
+    "output_limit": StopReason("cut", "The answer was cut off at the output limit."),
     "content_filter": StopReason("cut", "The server's content filter cut the answer off."),
     "permission_denied": StopReason("denied", "The calls needed were not allowed."),
     SUSPENDED: StopReason("denied", "It is suspended until `QueryState.answer_permission` was called."),

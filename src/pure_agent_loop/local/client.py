@@ -15,8 +15,8 @@ TINY_PARAMETERS = 300_000_000
 # The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 EMBEDDED = Profile("Embedded model", likelihoods=True)
-# A model that goes on and on does so at once: what it has not said in two hundred tokens it does not say.
-TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=200)
+# A model that goes on and on does so at once: what it has not said in so many tokens it does not say.
+TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=120)
 
 
 class EmbeddedClient(OpenAIClient):

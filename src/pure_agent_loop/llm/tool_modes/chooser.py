@@ -28,8 +28,10 @@ from pure_agent_loop.llm.tool_modes.react import write_history, write_words
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.text import shorten
 
 Tools = list[dict[str, Any]]
+_MOST_RESULT = 1_200  # characters of results that such a model can still make sense of
 _ARGUMENT_TOKENS = 400  # of the arguments of a call, unless the caller says otherwise
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
 
@@ -100,7 +102,8 @@ class Chooser:
             ]
         since = [*takewhile(lambda each: not is_question(each), reversed(messages))]
         results = [text_of(m.get("content") or "") for m in reversed(since) if m["role"] == "tool"]
-        asked = asks(question=last_question(messages), result="\n".join(results))
+        result = shorten("\n".join(results), _MOST_RESULT)
+        asked = asks(question=last_question(messages), result=result)
         return [*lead, {"role": "user", "content": asked}]
 
     async def _filled(
