@@ -166,7 +166,7 @@ class _Replay:
                 f"({type(error).__name__}: {error})."
             ) from error
         self._past.take(record)
-        windows = self._windows(Window(dict(past.effects), set(past.unfinished)), records)
+        windows = self._windows(Window(dict(past.effects), past.unfinished, dict(past.intents)), records)
         self._journal = journal = ReplayJournal(number, windows, state)
         journal.difference = _in_request(number, run, about)
         if journal.difference is None:

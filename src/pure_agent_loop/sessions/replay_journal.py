@@ -72,6 +72,7 @@ class Window:
 
     effects: dict[str, tuple[str, Any]]
     begun: set[str] = field(default_factory=set)  # calls that were running when the run was cut off
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # of earlier processes
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] | None = None
 
@@ -154,6 +155,14 @@ class ReplayJournal:
             await asyncio.Event().wait()  # until its time is up, which takes no time here
         self._miss(key, [each for each in effects if each.split(":")[1] == kind])
         raise Stopped
+
+    def recorded(self, key: str) -> bool:
+        """True if something is."""
+        return key in self.window.effects
+
+    def begun(self, key: str) -> Mapping[str, Any] | None:
+        """What was said about a call that began before this run."""
+        return self.window.intents.get(key)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:  # noqa: ARG002 - nobody writes
         """What had come in at this point."""

@@ -149,7 +149,7 @@ def first_state(
         if past.was_cut_off:
             notices.append(f"The last run of {session_id!r} was cut off; what it had done is kept.")
             settle(old, past, prompts)
-            past.effects, past.unfinished = {}, set()
+            past.effects, past.intents = {}, {}
         state, repairs = resumed_state(None, old, prompts)
         state = _with_task(state, task, prompts, media)
         notices += repairs

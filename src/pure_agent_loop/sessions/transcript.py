@@ -54,7 +54,7 @@ class Past:
         messages: The history, from the newest boundary on.
         state: The plain form of the newest state, without messages; None if no run has come so far.
         effects: What was recorded behind it, by key, as (type, data).
-        unfinished: Tools that had begun and of which no outcome is known, by key.
+        intents: What was said about the tools that had begun, by key.
         runs: How many runs were begun.
         begun: The record of the newest run with a task of its own, until its first state is there.
         coming: The history as the next state will have it; None if no message came in since the last.
@@ -64,18 +64,23 @@ class Past:
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] | None = None
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    unfinished: set[str] = field(default_factory=set)
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: int = 0
     begun: dict[str, Any] | None = None
     coming: list[dict[str, Any]] | None = None
     after_hooks: int = 0
 
     @property
+    def unfinished(self) -> set[str]:
+        """Tools that had begun and of which no outcome is known, by key."""
+        return self.intents.keys() - self.effects.keys()
+
+    @property
     def was_cut_off(self) -> bool:
         """True if a run was in the middle of something when its process ended."""
         if self.state is None:
             return False
-        return self.state.get("stop_reason") is None or bool(self.effects or self.unfinished)
+        return self.state.get("stop_reason") is None or bool(self.effects or self.intents)
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that does not fit is passed over, because files get damaged."""
@@ -95,14 +100,13 @@ class Past:
             self.messages = self.messages if self.coming is None else self.coming
             ahead = _ahead(data, new_task=self.begun is not None)
             self.effects = {key: each for key, each in self.effects.items() if ahead(key)}
-            self.unfinished = {key for key in self.unfinished if ahead(key)}
+            self.intents = {key: each for key, each in self.intents.items() if ahead(key)}
             self.state = data
             self.begun = self.coming = None
         elif record.type == "intent" and isinstance(data.get("key"), str):
-            self.unfinished.add(data["key"])
+            self.intents[data["key"]] = data
         elif record.type in EFFECTS and isinstance(data.get("key"), str):
             self.effects[data["key"]] = (record.type, data.get("value"))
-            self.unfinished.discard(data["key"])
 
     def to_state(self) -> QueryState | None:
         """The state to go on from; None if there is none.
@@ -202,7 +206,8 @@ class SessionJournal:
         self._log = log
         self._redactor = redactor
         self._recorded = dict(past.effects)
-        self._unfinished = set(past.unfinished)
+        self._intents = dict(past.intents)
+        self._unfinished = past.unfinished
         self._unknown = unknown
         self._written = list(past.messages)
         self._compared = False
@@ -231,7 +236,7 @@ class SessionJournal:
             value: T = decode(*self._recorded.pop(key))
             return value
         if about is not None:
-            if key in self._unfinished and not about["idempotent"]:
+            if key in self._unfinished and not (about["idempotent"] and self._intents[key].get("idempotent")):
                 return await self._record(key, cast("T", self._unknown(about["tool"])))
             await self._append("intent", {"key": key, **about}, durable=True)
         elif self._due:
@@ -245,7 +250,16 @@ class SessionJournal:
         if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
             self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
             self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
+            self._intents = {k: each for k, each in self._intents.items() if k.partition(":")[0] != step}
         return await self._record(key, value)
+
+    def recorded(self, key: str) -> bool:
+        """True if `effect` will return what is recorded."""
+        return key in self._recorded
+
+    def begun(self, key: str) -> Mapping[str, Any] | None:
+        """What was said about a tool's call when it began before this session was opened."""
+        return self._intents.get(key)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due out of the inbox and record it, or return what was recorded.
@@ -283,6 +297,7 @@ class SessionJournal:
         ahead, self._taken = _ahead(form), 0
         self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
         self._unfinished = {key for key in self._unfinished if ahead(key)}
+        self._intents = {key: each for key, each in self._intents.items() if ahead(key)}
 
     def close(self) -> None:
         """Let others write."""
