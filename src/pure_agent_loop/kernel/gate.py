@@ -92,10 +92,17 @@ def _is_answered(call: ToolCall, state: QueryState, kit: Kit) -> bool:
 async def _reconsider(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> Ruling:
     """An open question, in another process: its rules or its function may know the answer."""
     permission = await _permission(call, ruling.args, state, kit)
-    if permission.behavior == "ask" or (permission.behavior == "deny" and not _attended(call, state, kit)):
-        return ruling  # that nobody can be asked here is no answer
+    if permission.behavior == "ask" or (permission.behavior == "deny" and _only_lacks(call, state, kit)):
+        return ruling
     await _tell_refusal(call, ruling.args, permission, state, kit)
     return state.rule(call.id, permission, ruling.args)
+
+
+def _only_lacks(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+    """True if a refusal may only mean that this process plans, or has nobody to ask: that is no answer."""
+    tool = kit.tools.get(call.name)
+    is_alone = tool is not None and tool.judge is not None and not _attended(call, state, kit)
+    return not _is_answered(call, state, kit) and (is_alone or kit.permissions.mode == "plan")
 
 
 def _attended(call: ToolCall, state: QueryState, kit: Kit) -> bool:
