@@ -60,9 +60,7 @@ class Desk:
         options = {} if alone else ways.get(self.way, {})
         model = ScriptedLLM(next_answer)
         tools = make_tools(mark or self.marks.append)
-        return Agent(
-            llm=model, tools=tools, sessions=store, retry=NO_WAIT, permission_mode="ask", **options
-        )
+        return Agent(llm=model, tools=tools, sessions=store, retry=NO_WAIT, permission_mode="ask", **options)
 
     def look(self, store):
         """Open it without anybody who could allow anything."""
