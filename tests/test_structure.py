@@ -24,7 +24,7 @@ LAYERS = [
         support.terminal prompts support.clock cancel events
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
-        support.secret_shapes support.numbers
+        support.secret_shapes support.numbers support.typed
         support.language kernel.words
         """,
     ),

@@ -39,7 +39,9 @@ class Desk:
         """With the one who allows, or alone."""
 
         def next_answer(messages, *_):
-            done = sum(1 for each in messages if each.get("tool_calls"))
+            starts = [at for at, each in enumerate(messages) if str(each.get("content")).startswith("Task:")]
+            begin = starts[-1] if starts else 0
+            done = sum(1 for each in messages[begin:] if each.get("tool_calls"))
             return [call(name, n=n) for name, n in self.rounds[done]] if done < len(self.rounds) else "Done."
 
         def permit(name, args, context):

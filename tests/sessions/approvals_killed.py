@@ -5,6 +5,7 @@ It has imported everything and started nothing, so that forking is safe. Prints 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -91,10 +92,8 @@ class Case:
 
 def main(folder):
     for name in LATE:
-        try:
+        with contextlib.suppress(ImportError):
             importlib.import_module(name)
-        except ImportError:
-            pass
     gc.freeze()
     kills, wrong, number = 0, [], 0
     for way in WAYS:

@@ -4,8 +4,8 @@ For each call, in this order: is it a repetition? are its arguments readable? wa
 the hooks want? what do the rules, the mode and the user's function say? what does a person say, if asked?
 
 What is recorded rules, whatever this process has or lacks: a call that has begun was allowed, and an answer
-that was given is not asked for again. Only a rule that denies stands above an answer. A question that is still
-open when a run is resumed is decided by what the process at hand has.
+that was given is not asked for again. Only a rule that denies stands above an answer. A question that is
+still open when a run is resumed is decided by what the process at hand has.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class MemoryJournal:
         """Nothing is."""
         return False
 
-    def begun(self, key: str) -> None:  # noqa: ARG002 - no call has
+    def begun(self, key: str) -> None:
         """No call has."""
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
+from pure_agent_loop.sessions.effects import decode, encode
 from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import decode, encode, read_past
+from pure_agent_loop.sessions.transcript import read_past
 
 
 def open_questions(records: Sequence[Record]) -> list[PermissionRequest]:

@@ -12,11 +12,11 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import LLMError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.sessions.transcript import decode
+from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
 
@@ -169,7 +169,7 @@ class ReplayJournal:
         key = f"inbox:{self._taken}"
         self._taken += 1
         found = self.window.effects.pop(key, None)
-        return [] if found is None else [Incoming(*each) for each in found[1]]
+        return [] if found is None else self._recorded(key, *found)
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Compare, and go on to what is recorded next."""
@@ -199,8 +199,8 @@ class ReplayJournal:
 
     def _recorded(self, key: str, kind: str, value: Any) -> Any:
         try:
-            found = _failure(value) if kind == "failure" else decode(kind, value)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            found = _failure(value) if kind == "failure" else read_effect(key, kind, value)
+        except (SessionReadError, TypeError, ValueError, KeyError, AttributeError) as error:
             self._stop(self._differs("effect", expected={key: value}, got=f"it cannot be read: {error}"))
         if kind == "failure":
             raise found

@@ -23,27 +23,31 @@ import asyncio
 import operator
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.hooks import BeforeTool
+from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.values import get
-from pure_agent_loop.permissions import Permission
+from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
 from pure_agent_loop.sessions.store import SessionLog, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.redaction import Redactor
-from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome
 
 T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
+
+
+class _Intent(TypedDict):
+    key: str
+    tool: str
+    args: dict[str, Any]
+    idempotent: bool
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Past:
         begun: The record of the newest run with a task of its own, until its first state is there.
         coming: The history as the next state will have it; None if no message came in since the last.
         after_hooks: How many hooks look at each result before the model may see it.
+        unnamed: Effects behind the state that have no key, in half a sentence each.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -69,6 +74,15 @@ class Past:
     begun: dict[str, Any] | None = None
     coming: list[dict[str, Any]] | None = None
     after_hooks: int = 0
+    unnamed: list[str] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[str]:
+        """What cannot be read of the effects, in half a sentence each: nobody knows what was done then."""
+        intents = {key: mistyped(data, _Intent) for key, data in self.intents.items()}
+        effects = {key: wrong_effect(key, *each) for key, each in self.effects.items()}
+        named = [f"{key}: {why}" for found in (intents, effects) for key, why in found.items() if why]
+        return [*self.unnamed, *named]
 
     @property
     def unfinished(self) -> set[str]:
@@ -103,20 +117,27 @@ class Past:
             self.intents = {key: each for key, each in self.intents.items() if ahead(key)}
             self.state = data
             self.begun = self.coming = None
-        elif record.type == "intent" and isinstance(data.get("key"), str):
-            self.intents[data["key"]] = data
-        elif record.type in EFFECTS and isinstance(data.get("key"), str):
-            self.effects[data["key"]] = (record.type, data.get("value"))
+            self.unnamed = []
+        elif record.type == "intent" or record.type in EFFECTS:
+            if not isinstance(key := data.get("key"), str):
+                self.unnamed.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
+            elif record.type == "intent":
+                self.intents[key] = data
+            else:
+                self.effects[key] = (record.type, data.get("value"))
 
     def to_state(self) -> QueryState | None:
         """The state to go on from; None if there is none.
 
         Raises:
-            ConfigError: What is recorded is no state.
+            SessionReadError: What is recorded is no state.
         """
         if self.state is None:
             return None
-        state = QueryState.from_dict({**self.state, "messages": self.messages})
+        try:
+            state = QueryState.from_dict({**self.state, "messages": self.messages})
+        except ConfigError as error:
+            raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
         asked = [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
         if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
             state.drop_calls()
@@ -149,37 +170,6 @@ def read_past(records: Sequence[Record]) -> Past:
 def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = data.get("messages")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def encode(value: Any) -> tuple[str, Any]:
-    """The record type and the plain form of what an effect gave."""
-    if isinstance(value, LLMResponse):
-        requests = get(value.raw, "requests")  # an answer that took several says so there
-        return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
-    if isinstance(value, ToolOutcome):
-        return "outcome", asdict(value)
-    if isinstance(value, (Permission, BeforeTool)):
-        return "value", {type(value).__name__: asdict(value)}
-    return "value", to_jsonable(value)
-
-
-def decode(kind: str, value: Any) -> Any:
-    """The reverse of `encode`."""
-    if kind == "answer":
-        response = LLMResponse.from_dict(value)
-        return replace(response, raw={"requests": value["requests"]}) if "requests" in value else response
-    if kind == "outcome":
-        return ToolOutcome(**value)
-    for known in (Permission, BeforeTool):
-        if isinstance(value, dict) and list(value) == [known.__name__]:
-            return known(**value[known.__name__])
-    return value
-
-
-def describe_failure(error: Exception) -> dict[str, Any]:
-    """What a replay needs to fail in the same way."""
-    kind = {"kind": error.kind} if isinstance(error, LLMError) else {}
-    return {"error": type(error).__name__, "message": safe_str(error), **kind}
 
 
 class SessionJournal:
@@ -233,7 +223,7 @@ class SessionJournal:
             SessionWriteError: Nothing can be written; a tool has not begun then.
         """
         if key in self._recorded:
-            value: T = decode(*self._recorded.pop(key))
+            value: T = read_effect(key, *self._recorded.pop(key))
             return value
         if about is not None:
             if key in self._unfinished and not (about["idempotent"] and self._intents[key].get("idempotent")):
@@ -270,7 +260,8 @@ class SessionJournal:
         key = f"inbox:{self._taken}"  # counted from the last checkpoint: a resumed run asks as often
         self._taken += 1
         if key in self._recorded:
-            return [Incoming(*each) for each in decode(*self._recorded.pop(key))]
+            found: list[Incoming] = read_effect(key, *self._recorded.pop(key))
+            return found
         taken = inbox.take(at_end=at_end)
         if taken:
             kind, plain = encode(taken)
