@@ -8,7 +8,7 @@ from dataclasses import replace
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
-from pure_agent_loop.sessions.effects import decode, encode
+from pure_agent_loop.sessions.effects import encode, read_effect
 from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import read_past
@@ -27,7 +27,7 @@ def open_questions(records: Sequence[Record]) -> list[PermissionRequest]:
     if past.begun is not None or past.state is None or past.state.get("stop_reason") != SUSPENDED:
         return []
     state = past.to_state()
-    said = {key: decode(*each) for key, each in past.effects.items() if ":ask:" in key}
+    said = {key: read_effect(key, *each) for key, each in past.effects.items() if ":ask:" in key}
     answered = {key for key, each in said.items() if isinstance(each, Permission) and each.behavior != "ask"}
     return [each for each in state.questions if _key(each) not in answered] if state is not None else []
 
