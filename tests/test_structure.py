@@ -25,6 +25,7 @@ LAYERS = [
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
         support.secret_shapes support.secret_keys llm.addresses support.child support.numbers
+        support.secret_shapes support.numbers support.typed
         support.language kernel.words
         """,
     ),

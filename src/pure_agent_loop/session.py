@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.llm.messages import Message, to_wire
+from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.sessions import (
     JsonlStore,
     Record,
@@ -19,6 +20,7 @@ from pure_agent_loop.sessions import (
 )
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.questions import answer_question, open_questions
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.support.abilities import able
@@ -103,6 +105,40 @@ class SessionManager:
             problems=list(loaded.problems),
             records=list(loaded.records),
         )
+
+    def waiting(self) -> Sequence[SessionInfo]:
+        """The sessions that wait for an answer of a person, the one used last first. Changes nothing."""
+        return [info for info in self.store.list() if self._is_waiting(info.id)]
+
+    def _is_waiting(self, session_id: str) -> bool:
+        try:
+            return bool(self.questions(session_id))
+        except SessionError:  # it cannot be read, or is gone by now; `load` says why
+            return False
+
+    def questions(self, session_id: str) -> Sequence[PermissionRequest]:
+        """What a session waits for: the calls of a suspended run that nobody has answered. Changes nothing.
+
+        Raises:
+            ConfigError: The id cannot be one.
+            SessionError: It is not there, or cannot be read.
+        """
+        return open_questions(self.store.read(session_id).records)
+
+    def answer(self, session_id: str, call_id: str, verdict: Verdict, message: str = "") -> None:
+        """Answer a question, from any process. Nothing runs; ``Agent.run(None, session_id=...)`` goes on.
+
+        Args:
+            session_id: Which session.
+            call_id: Which of its `questions`.
+            verdict: ``allow``, ``deny``, or a `Permission` that says more.
+            message: Why; the model reads it when the call is denied.
+
+        Raises:
+            ConfigError: Nothing is asked about that call, or the verdict is neither.
+            SessionError: The session is not there, is in use, or cannot be read or written.
+        """
+        answer_question(self.store, session_id, call_id, verdict, message)
 
     def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
         """Make a new session that begins as another one did.

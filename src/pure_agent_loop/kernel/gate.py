@@ -2,12 +2,16 @@
 
 For each call, in this order: is it a repetition? are its arguments readable? was it refused before? what do
 the hooks want? what do the rules, the mode and the user's function say? what does a person say, if asked?
+
+What is recorded rules, whatever this process has or lacks: a call that has begun was allowed, and an answer
+that was given is not asked for again. Only a rule that denies stands above an answer. A question that is
+still open when a run is resumed is decided by what the process at hand has.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -16,7 +20,7 @@ from typing import Any
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
-from pure_agent_loop.kernel.hook_calls import before_tool
+from pure_agent_loop.kernel.hook_calls import before_tool, gone
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.words import say
@@ -46,12 +50,17 @@ async def decide(state: QueryState, kit: Kit) -> bool:
     """
     waiting, ledger = [call for call in state.pending if call.id not in state.results], state.permissions
     for call in waiting:
-        ruling = ledger.rulings.get(call.id)
+        begun, ruling = kit.journal.begun(f"{state.step}:tool:{call.id}"), ledger.rulings.get(call.id)
+        if begun is not None:
+            await _follow(call, begun, state, kit, is_new=ruling is None)
+            continue
         if ruling is None:
             ledger.rulings[call.id] = ruling = await _rule(call, state, kit)
+        elif ruling.behavior == "ask":  # when an earlier run was suspended
+            ruling = await _reconsider(call, ruling, state, kit)
         if ruling.behavior == "ask" and call.name in ledger.always_allowed:  # by an answer meanwhile
             ruling = state.rule(call.id, ALLOWED, ruling.args)
-        if ruling.behavior == "ask" and kit.on_ask is not None:
+        if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(call, state, kit)):
             await _ask(call, ruling, state, kit)
         await _check_again(call, state, kit)
     if state.questions:
@@ -62,11 +71,51 @@ async def decide(state: QueryState, kit: Kit) -> bool:
     return True
 
 
+async def _follow(
+    call: ToolCall, begun: Mapping[str, Any], state: QueryState, kit: Kit, *, is_new: bool
+) -> None:
+    """The call has begun, so it was allowed. What was said then about later calls holds too."""
+    if is_new:
+        judge(state.doom, call, kit.limits.doom_loop_threshold, polls=False)  # it counts
+        await before_tool(call, state, kit, has_begun=True)
+    said = ALLOWED
+    for what in ("permit", "ask"):
+        if kit.journal.recorded(key := f"{state.step}:{what}:{call.id}"):
+            said = await kit.journal.effect(key, gone)
+    args = begun.get("args", call.arguments)
+    state.rule(call.id, replace(said, behavior="allow", updated_args=None), args)
+
+
+def _is_answered(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+    return kit.journal.recorded(f"{state.step}:ask:{call.id}")
+
+
+async def _reconsider(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> Ruling:
+    """An open question, in another process: its rules or its function may know the answer."""
+    permission = await _permission(call, ruling.args, state, kit)
+    if permission.behavior == "ask" or (permission.behavior == "deny" and _only_lacks(call, state, kit)):
+        return ruling
+    await _tell_refusal(call, ruling.args, permission, state, kit)
+    return state.rule(call.id, permission, ruling.args)
+
+
+def _only_lacks(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+    """True if a refusal may only mean that this process plans, or has nobody to ask: that is no answer."""
+    tool = kit.tools.get(call.name)
+    is_alone = tool is not None and tool.judge is not None and not _attended(call, state, kit)
+    return not _is_answered(call, state, kit) and (is_alone or kit.permissions.mode == "plan")
+
+
+def _attended(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+    return kit.on_ask is not None or kit.can_use_tool is not None or _is_answered(call, state, kit)
+
+
 async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
     """What is forbidden stays forbidden, also with the arguments that an answer brought."""
     ruling = state.permissions.rulings[call.id]
     if ruling.behavior != "deny" and ruling.args != call.arguments:
-        found = await _suggest(call, ruling.args, state, kit, "again")
+        when = "again" if ruling.behavior == "allow" else "asked"  # an answer may bring other arguments
+        found = await _suggest(call, ruling.args, state, kit, when)
         if found.behavior == "deny":
             state.rule(call.id, found, ruling.args)
             await _tell(call, ruling.args, found, state, kit)
@@ -79,11 +128,10 @@ async def _suggest(
     tool, policy = kit.tools.get(call.name), kit.permissions
     if tool is None or tool.judge is None:
         return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
-    attended = kit.on_ask is not None or kit.can_use_tool is not None
-    always = (
-        when == "again" or call.name in state.permissions.always_allowed
-    )  # the second time only a refusal matters
+    # The second time only a refusal matters.
+    always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
+    attended = _attended(call, state, kit)
     context = policy.judge_context(call.name, attended=attended, always=always)
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
@@ -124,20 +172,25 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         return Ruling("deny", args, type(error).__name__, safe_str(error))
     if permission.behavior == "ask" and (tool is None or call.name in state.permissions.always_allowed):
         permission = replace(permission, behavior="allow")  # nobody is asked about a tool that there is not
-    if permission.behavior != "allow":
-        await _tell(call, args, permission, state, kit)
+    await _tell_refusal(call, args, permission, state, kit)
     return state.rule(call.id, permission, args)
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
     suggested = await _suggest(call, args, state, kit, "first")
-    if suggested.behavior == "deny" or kit.can_use_tool is None:
+    if suggested.behavior == "deny":
         return suggested
+    key = f"{state.step}:permit:{call.id}"
+    if not kit.journal.recorded(key):
+        if _is_answered(call, state, kit):  # a person has decided about it
+            return replace(suggested, behavior="ask")
+        if kit.can_use_tool is None:
+            return suggested
     tool = kit.tools.get(call.name)
     read_only = suggested.read_only or (tool is not None and tool.read_only)
     context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
-    verdict = partial(_verdict, partial(kit.can_use_tool, call.name, deepcopy(args), context))
-    found = await kit.journal.effect(f"{state.step}:permit:{call.id}", verdict)
+    verdict = partial(_verdict, partial(kit.can_use_tool or gone, call.name, deepcopy(args), context))
+    found = await kit.journal.effect(key, verdict)
     # It agreed to what was suggested, no more than that: arguments of its own are its own decision.
     agreed = found.behavior == "allow" and found.updated_args is None
     return replace(found, read_only=suggested.read_only) if agreed else found
@@ -174,6 +227,13 @@ async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
     except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
         error = raised
     return Permission("deny", say("question_failed", error=safe_str(error) or type(error).__name__))
+
+
+async def _tell_refusal(
+    call: ToolCall, args: dict[str, Any], permission: Permission, state: QueryState, kit: Kit
+) -> None:
+    if permission.behavior != "allow":
+        await _tell(call, args, permission, state, kit)
 
 
 async def _tell(

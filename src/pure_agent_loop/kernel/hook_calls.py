@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
@@ -20,13 +20,37 @@ from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.support.text import as_text, safe_str
 
 
-async def before_tool(call: ToolCall, state: QueryState, kit: Kit) -> tuple[dict[str, Any], Ruling | None]:
-    """The arguments that the hooks leave, and their refusal if there is one."""
+async def gone(*_: Any) -> NoReturn:
+    """Stands where a function was in an earlier process; what that said is recorded."""
+    raise AssertionError("It is recorded, so nobody is asked.")
+
+
+def _each(
+    hooks: Sequence[Callable[..., Any]], about: str, kit: Kit
+) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The hooks and their keys; also those that an earlier process had, if what they said is recorded."""
+    number = 0
+    while number < len(hooks) or kit.journal.recorded(f"{about}:{number}"):
+        yield f"{about}:{number}", hooks[number] if number < len(hooks) else gone
+        number += 1
+
+
+async def before_tool(
+    call: ToolCall, state: QueryState, kit: Kit, *, has_begun: bool = False
+) -> tuple[dict[str, Any], Ruling | None]:
+    """The arguments that the hooks leave, and their refusal if there is one.
+
+    Args:
+        call: The call.
+        state: The run.
+        kit: What it works with.
+        has_begun: It is too late to ask a hook; what one said before the call began is taken.
+    """
     args, context = call.arguments, HookContext(state.step, call.id)
-    for number, hook in enumerate(kit.hooks.before_tool):
+    for key, hook in _each(() if has_begun else kit.hooks.before_tool, f"{state.step}:before:{call.id}", kit):
         try:
             asked = partial(_checked_call, partial(hook, call.name, deepcopy(args), context))
-            wanted = await kit.journal.effect(f"{state.step}:before:{call.id}:{number}", asked)
+            wanted = await kit.journal.effect(key, asked)
             args = args if wanted.args is None else to_arguments(wanted.args)
         except SessionError:  # it could not be written down; that is not the hook's fault
             raise
@@ -59,9 +83,8 @@ def _checked(wanted: object) -> BeforeTool:
 async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:
     """The result as the hooks leave it."""
     context = HookContext(state.step, call.id)
-    for number, hook in enumerate(kit.hooks.after_tool):
+    for key, hook in _each(kit.hooks.after_tool, f"{state.step}:after:{call.id}", kit):
         found = partial(hook, call.name, call.arguments, text, context)
-        key = f"{state.step}:after:{call.id}:{number}"
         changed = await _survive(f"A hook after {call.name}", key, found, state, kit)
         text = text if changed is None else as_text(changed)
     return text

@@ -40,6 +40,14 @@ class Journal(Protocol):
         """
         ...
 
+    def recorded(self, key: str) -> bool:
+        """True if this effect has happened: then `effect` returns what is recorded, and asks nobody."""
+        ...
+
+    def begun(self, key: str) -> Mapping[str, Any] | None:
+        """What was said about a tool's call when it began in an earlier process; None if it has not begun."""
+        ...
+
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due out of the inbox, or return what was taken when it already happened."""
         ...
@@ -64,6 +72,13 @@ class MemoryJournal:
     ) -> T:
         """Await `run`."""
         return await run()
+
+    def recorded(self, key: str) -> bool:  # noqa: ARG002 - nothing is
+        """Nothing is."""
+        return False
+
+    def begun(self, key: str) -> None:
+        """No call has."""
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due."""

@@ -37,6 +37,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.typed import mistyped
 
 
 @dataclass(slots=True)
@@ -342,7 +343,7 @@ class QueryState:
             ConfigError: It is no such form.
         """
         try:
-            return cls(
+            state = cls(
                 **{name: data[name] for name in _PLAIN},
                 messages=list(data["messages"]),
                 answer=Answer(
@@ -368,14 +369,21 @@ class QueryState:
                 held=[Incoming(*each) for each in data["held"]],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                "This is no saved state. Pass what QueryState.to_dict() gave, whole and unchanged; "
-                f"wrong here: {type(error).__name__}: {error}"
-            ) from error
+            raise _no_state(f"{type(error).__name__}: {error}") from error
+        if wrong := mistyped(state, cls):
+            raise _no_state(wrong)
+        return state
 
     def _with_unique_id(self, call: ToolCall) -> ToolCall:
         call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
         return call if call_id == call.id else replace(call, id=call_id)
+
+
+def _no_state(wrong: str) -> ConfigError:
+    return ConfigError(
+        "This is no saved state. Pass what QueryState.to_dict() gave, whole and unchanged; "
+        f"wrong here: {wrong}"
+    )
 
 
 # Annotations are texts here; what has one of these is in the plain form as it is.

@@ -47,15 +47,15 @@ class _Planned:
 async def run_calls(state: QueryState, kit: Kit) -> None:
     """Run the pending calls of the state and put each result into it, in call order.
 
-    If one of them waits for a person who cannot be asked here, none runs and the run is suspended.
+    If one of them waits for a person who cannot be asked here, none runs and the run is suspended. What is
+    known of those that began in an earlier process is kept then.
     """
-    if not await decide(state, kit):
-        state.stop(SUSPENDED)
-        return
-    changes = may_change(state, kit)
+    decided = await decide(state, kit)
+    waiting = [call for call in state.pending if call.id not in state.results]
+    changes = decided and may_change(state, kit)
     if changes:
         await keep_before(state, kit)
-    planned = [_plan(call, state, kit) for call in state.pending if call.id not in state.results]
+    planned = [_plan(call, state, kit) for call in waiting if decided or _is_settled(call, state, kit)]
     for each in planned:
         await kit.emit(Event.action(state.step, each.call.name, each.call.arguments, each.call.id))
     try:
@@ -68,6 +68,19 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
         raise
     if changes:
         await tell_changes(state, kit)
+    if not decided:
+        state.stop(SUSPENDED)
+
+
+def _is_settled(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+    """True if the call began in an earlier process and will not run again."""
+    begun, tool = kit.journal.begun(key := _key(call, state)), kit.tools.get(call.name)
+    repeats = begun is not None and begun.get("idempotent") is True and tool is not None and tool.idempotent
+    return begun is not None and (not repeats or kit.journal.recorded(key))
+
+
+def _key(call: ToolCall, state: QueryState) -> str:
+    return f"{state.step}:tool:{call.id}"
 
 
 def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
@@ -97,7 +110,7 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         "call_id": call.id,
         "idempotent": tool is not None and tool.idempotent,
     }
-    key, effect = f"{state.step}:tool:{call.id}", audited(call, _effect(call, tool, state, kit), state, kit)
+    key, effect = _key(call, state), audited(call, _effect(call, tool, state, kit), state, kit)
     planned.task = asyncio.create_task(_timed(key, effect, about, kit))
     if planned.seconds is not None:
         planned.deadline = asyncio.get_running_loop().time() + planned.seconds

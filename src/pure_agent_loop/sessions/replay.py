@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
@@ -83,6 +83,7 @@ def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> 
 
     Raises:
         ConfigError: These are no records of runs, or not all that a replay needs is in them.
+        SessionReadError: Something in them is of another type.
     """
     replay, raised = _Replay(records, agent), list[BaseException]()
 
@@ -96,6 +97,10 @@ def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> 
     thread = threading.Thread(target=work, name="pal-replay", daemon=True)
     thread.start()
     thread.join()
+    if raised and isinstance(raised[0], Exception) and not isinstance(raised[0], PureAgentLoopError):
+        # Nothing of a user runs in a replay: what fails is what was read.
+        why = f"{type(raised[0]).__name__}: {raised[0]}"
+        raise SessionReadError(f"These records cannot be replayed; wrong in them: {why}") from raised[0]
     if raised:
         raise raised[0]
     return replay.report
@@ -166,7 +171,7 @@ class _Replay:
                 f"({type(error).__name__}: {error})."
             ) from error
         self._past.take(record)
-        windows = self._windows(Window(dict(past.effects), set(past.unfinished)), records)
+        windows = self._windows(Window(dict(past.effects), past.unfinished, dict(past.intents)), records)
         self._journal = journal = ReplayJournal(number, windows, state)
         journal.difference = _in_request(number, run, about)
         if journal.difference is None:

@@ -12,11 +12,11 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import LLMError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.sessions.transcript import decode
+from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
 
@@ -72,6 +72,7 @@ class Window:
 
     effects: dict[str, tuple[str, Any]]
     begun: set[str] = field(default_factory=set)  # calls that were running when the run was cut off
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # of earlier processes
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] | None = None
 
@@ -155,12 +156,20 @@ class ReplayJournal:
         self._miss(key, [each for each in effects if each.split(":")[1] == kind])
         raise Stopped
 
+    def recorded(self, key: str) -> bool:
+        """True if something is."""
+        return key in self.window.effects
+
+    def begun(self, key: str) -> Mapping[str, Any] | None:
+        """What was said about a call that began before this run."""
+        return self.window.intents.get(key)
+
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:  # noqa: ARG002 - nobody writes
         """What had come in at this point."""
         key = f"inbox:{self._taken}"
         self._taken += 1
         found = self.window.effects.pop(key, None)
-        return [] if found is None else [Incoming(*each) for each in found[1]]
+        return [] if found is None else self._recorded(key, *found)
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Compare, and go on to what is recorded next."""
@@ -190,8 +199,8 @@ class ReplayJournal:
 
     def _recorded(self, key: str, kind: str, value: Any) -> Any:
         try:
-            found = _failure(value) if kind == "failure" else decode(kind, value)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            found = _failure(value) if kind == "failure" else read_effect(key, kind, value)
+        except (SessionReadError, TypeError, ValueError, KeyError, AttributeError) as error:
             self._stop(self._differs("effect", expected={key: value}, got=f"it cannot be read: {error}"))
         if kind == "failure":
             raise found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
@@ -18,9 +18,10 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.options import Given
 from pure_agent_loop.runs.start import check_media, resumed_state, start_state
 from pure_agent_loop.sessions import default_store
+from pure_agent_loop.sessions.effects import decode, read_effect
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
-from pure_agent_loop.sessions.transcript import Past, SessionJournal, decode, read_past
+from pure_agent_loop.sessions.transcript import Past, SessionJournal, read_past
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome, failed
 
@@ -103,6 +104,11 @@ def open_session(
 
 def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Parts) -> Opened:
     past = read_past(log.records)
+    if past.wrong:
+        raise SessionReadError(
+            f"Session {log.session_id!r} cannot be read: {'; '.join(past.wrong)}. So nobody knows what was "
+            "done; fork it from a step before (SessionManager.fork), or begin a new one."
+        )
     notices = (
         [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     )
@@ -149,7 +155,7 @@ def first_state(
         if past.was_cut_off:
             notices.append(f"The last run of {session_id!r} was cut off; what it had done is kept.")
             settle(old, past, prompts)
-            past.effects, past.unfinished = {}, set()
+            past.effects, past.intents = {}, {}
         state, repairs = resumed_state(None, old, prompts)
         state = _with_task(state, task, prompts, media)
         notices += repairs
@@ -179,7 +185,7 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
     step = state.step
     answered = past.effects.get(f"{step}:model") or past.effects.get(f"{step}:model:shortened")
     if state.awaiting and answered is not None:
-        response = decode(*answered)
+        response = read_effect(f"{step}:model", *answered)
         usage = response.usage or estimate_usage(state.messages, response)
         state.add_response(response, usage)
     for call in list(state.pending):
@@ -187,9 +193,8 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
         if call.id in state.results:
             continue
         if key in past.effects:
-            state.add_result(
-                call.id, _seen(decode(*past.effects[key]).text, f"{step}:after:{call.id}", past, prompts)
-            )
+            text = read_effect(key, *past.effects[key]).text
+            state.add_result(call.id, _seen(text, f"{step}:after:{call.id}", past, prompts))
         elif key in past.unfinished:
             state.add_result(call.id, unknown_outcome(prompts, call.name).text)
         else:

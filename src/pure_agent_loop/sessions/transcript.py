@@ -23,27 +23,31 @@ import asyncio
 import operator
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.hooks import BeforeTool
+from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.values import get
-from pure_agent_loop.permissions import Permission
+from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
 from pure_agent_loop.sessions.store import SessionLog, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.redaction import Redactor
-from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome
 
 T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
+
+
+class _Intent(TypedDict):
+    key: str
+    tool: str
+    args: dict[str, Any]
+    idempotent: bool
 
 
 @dataclass
@@ -54,28 +58,43 @@ class Past:
         messages: The history, from the newest boundary on.
         state: The plain form of the newest state, without messages; None if no run has come so far.
         effects: What was recorded behind it, by key, as (type, data).
-        unfinished: Tools that had begun and of which no outcome is known, by key.
+        intents: What was said about the tools that had begun, by key.
         runs: How many runs were begun.
         begun: The record of the newest run with a task of its own, until its first state is there.
         coming: The history as the next state will have it; None if no message came in since the last.
         after_hooks: How many hooks look at each result before the model may see it.
+        unnamed: Effects behind the state that have no key, in half a sentence each.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] | None = None
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    unfinished: set[str] = field(default_factory=set)
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: int = 0
     begun: dict[str, Any] | None = None
     coming: list[dict[str, Any]] | None = None
     after_hooks: int = 0
+    unnamed: list[str] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[str]:
+        """What cannot be read of the effects, in half a sentence each: nobody knows what was done then."""
+        intents = {key: mistyped(data, _Intent) for key, data in self.intents.items()}
+        effects = {key: wrong_effect(key, *each) for key, each in self.effects.items()}
+        named = [f"{key}: {why}" for found in (intents, effects) for key, why in found.items() if why]
+        return [*self.unnamed, *named]
+
+    @property
+    def unfinished(self) -> set[str]:
+        """Tools that had begun and of which no outcome is known, by key."""
+        return self.intents.keys() - self.effects.keys()
 
     @property
     def was_cut_off(self) -> bool:
         """True if a run was in the middle of something when its process ended."""
         if self.state is None:
             return False
-        return self.state.get("stop_reason") is None or bool(self.effects or self.unfinished)
+        return self.state.get("stop_reason") is None or bool(self.effects or self.intents)
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that does not fit is passed over, because files get damaged."""
@@ -95,24 +114,30 @@ class Past:
             self.messages = self.messages if self.coming is None else self.coming
             ahead = _ahead(data, new_task=self.begun is not None)
             self.effects = {key: each for key, each in self.effects.items() if ahead(key)}
-            self.unfinished = {key for key in self.unfinished if ahead(key)}
+            self.intents = {key: each for key, each in self.intents.items() if ahead(key)}
             self.state = data
             self.begun = self.coming = None
-        elif record.type == "intent" and isinstance(data.get("key"), str):
-            self.unfinished.add(data["key"])
-        elif record.type in EFFECTS and isinstance(data.get("key"), str):
-            self.effects[data["key"]] = (record.type, data.get("value"))
-            self.unfinished.discard(data["key"])
+            self.unnamed = []
+        elif record.type == "intent" or record.type in EFFECTS:
+            if not isinstance(key := data.get("key"), str):
+                self.unnamed.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
+            elif record.type == "intent":
+                self.intents[key] = data
+            else:
+                self.effects[key] = (record.type, data.get("value"))
 
     def to_state(self) -> QueryState | None:
         """The state to go on from; None if there is none.
 
         Raises:
-            ConfigError: What is recorded is no state.
+            SessionReadError: What is recorded is no state.
         """
         if self.state is None:
             return None
-        state = QueryState.from_dict({**self.state, "messages": self.messages})
+        try:
+            state = QueryState.from_dict({**self.state, "messages": self.messages})
+        except ConfigError as error:
+            raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
         asked = [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
         if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
             state.drop_calls()
@@ -147,37 +172,6 @@ def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def encode(value: Any) -> tuple[str, Any]:
-    """The record type and the plain form of what an effect gave."""
-    if isinstance(value, LLMResponse):
-        requests = get(value.raw, "requests")  # an answer that took several says so there
-        return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
-    if isinstance(value, ToolOutcome):
-        return "outcome", asdict(value)
-    if isinstance(value, (Permission, BeforeTool)):
-        return "value", {type(value).__name__: asdict(value)}
-    return "value", to_jsonable(value)
-
-
-def decode(kind: str, value: Any) -> Any:
-    """The reverse of `encode`."""
-    if kind == "answer":
-        response = LLMResponse.from_dict(value)
-        return replace(response, raw={"requests": value["requests"]}) if "requests" in value else response
-    if kind == "outcome":
-        return ToolOutcome(**value)
-    for known in (Permission, BeforeTool):
-        if isinstance(value, dict) and list(value) == [known.__name__]:
-            return known(**value[known.__name__])
-    return value
-
-
-def describe_failure(error: Exception) -> dict[str, Any]:
-    """What a replay needs to fail in the same way."""
-    kind = {"kind": error.kind} if isinstance(error, LLMError) else {}
-    return {"error": type(error).__name__, "message": safe_str(error), **kind}
-
-
 class SessionJournal:
     """Writes a run into its session.
 
@@ -202,7 +196,8 @@ class SessionJournal:
         self._log = log
         self._redactor = redactor
         self._recorded = dict(past.effects)
-        self._unfinished = set(past.unfinished)
+        self._intents = dict(past.intents)
+        self._unfinished = past.unfinished
         self._unknown = unknown
         self._written = list(past.messages)
         self._compared = False
@@ -228,10 +223,10 @@ class SessionJournal:
             SessionWriteError: Nothing can be written; a tool has not begun then.
         """
         if key in self._recorded:
-            value: T = decode(*self._recorded.pop(key))
+            value: T = read_effect(key, *self._recorded.pop(key))
             return value
         if about is not None:
-            if key in self._unfinished and not about["idempotent"]:
+            if key in self._unfinished and not (about["idempotent"] and self._intents[key].get("idempotent")):
                 return await self._record(key, cast("T", self._unknown(about["tool"])))
             await self._append("intent", {"key": key, **about}, durable=True)
         elif self._due:
@@ -245,7 +240,16 @@ class SessionJournal:
         if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
             self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
             self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
+            self._intents = {k: each for k, each in self._intents.items() if k.partition(":")[0] != step}
         return await self._record(key, value)
+
+    def recorded(self, key: str) -> bool:
+        """True if `effect` will return what is recorded."""
+        return key in self._recorded
+
+    def begun(self, key: str) -> Mapping[str, Any] | None:
+        """What was said about a tool's call when it began before this session was opened."""
+        return self._intents.get(key)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due out of the inbox and record it, or return what was recorded.
@@ -256,7 +260,8 @@ class SessionJournal:
         key = f"inbox:{self._taken}"  # counted from the last checkpoint: a resumed run asks as often
         self._taken += 1
         if key in self._recorded:
-            return [Incoming(*each) for each in decode(*self._recorded.pop(key))]
+            found: list[Incoming] = read_effect(key, *self._recorded.pop(key))
+            return found
         taken = inbox.take(at_end=at_end)
         if taken:
             kind, plain = encode(taken)
@@ -283,6 +288,7 @@ class SessionJournal:
         ahead, self._taken = _ahead(form), 0
         self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
         self._unfinished = {key for key in self._unfinished if ahead(key)}
+        self._intents = {key: each for key, each in self._intents.items() if ahead(key)}
 
     def close(self) -> None:
         """Let others write."""

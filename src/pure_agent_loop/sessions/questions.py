@@ -1,0 +1,65 @@
+"""Questions of suspended runs: read and answered from any process, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
+from pure_agent_loop.sessions.effects import encode, read_effect
+from pure_agent_loop.sessions.store import SessionStore
+from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.transcript import read_past
+
+
+def open_questions(records: Sequence[Record]) -> list[PermissionRequest]:
+    """What a session waits for: each pending call of a suspended run that nobody has answered yet.
+
+    Args:
+        records: Of the session, in the order of writing.
+
+    Raises:
+        SessionReadError: What is recorded is no state of a run.
+    """
+    past = read_past(records)
+    if past.begun is not None or past.state is None or past.state.get("stop_reason") != SUSPENDED:
+        return []
+    state = past.to_state()
+    said = {key: read_effect(key, *each) for key, each in past.effects.items() if ":ask:" in key}
+    answered = {key for key, each in said.items() if isinstance(each, Permission) and each.behavior != "ask"}
+    return [each for each in state.questions if _key(each) not in answered] if state is not None else []
+
+
+def answer_question(
+    store: SessionStore, session_id: str, call_id: str, verdict: Verdict, message: str = ""
+) -> None:
+    """Record an answer; the next run of the session goes on from it.
+
+    Args:
+        store: Where the session is.
+        session_id: Which one.
+        call_id: Which question; see `open_questions`.
+        verdict: ``allow``, ``deny``, or a `Permission` that says more.
+        message: Why; the model reads it when the call is denied.
+
+    Raises:
+        ConfigError: Nothing is asked about that call, or the verdict is neither.
+        SessionError: The session is not there, is in use, or cannot be read or written.
+    """
+    permission = as_answer(verdict)
+    if not isinstance(message, str):
+        raise ConfigError(f"message must be text; it is {message!r:.80}.")
+    permission = replace(permission, message=message) if message else permission
+    with store.open(session_id, create=False) as log:
+        asked = {each.call_id: each for each in open_questions(log.records)}
+        if call_id not in asked:
+            waiting = ", ".join(asked) or "none"
+            raise ConfigError(f"No question waits for the call {call_id!r:.80}. Waiting: {waiting}.")
+        kind, plain = encode(permission)
+        log.append(kind, {"key": _key(asked[call_id]), "value": plain}, durable=True)
+
+
+def _key(question: PermissionRequest) -> str:
+    return f"{question.step}:ask:{question.call_id}"

@@ -1,0 +1,68 @@
+"""Does a value that came out of a file have the type that is written down for it?"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+
+def mistyped(value: Any, hint: Any, where: str = "it") -> str:
+    """Where a value is not what its annotation says, as half a sentence; empty if all is right.
+
+    Args:
+        value: Any. Dataclasses and named tuples are looked into.
+        hint: Its annotation. What is none of the usual ones fits everything.
+        where: What to call it.
+    """
+    if hint is Any:
+        return ""
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, types.UnionType):
+        found = [mistyped(value, each, where) for each in args]
+        return "" if "" in found else found[0]
+    if origin is Literal:
+        return "" if value in args and type(value) in map(type, args) else f"{where} is {value!r:.40}"
+    if is_typeddict(origin):
+        return _in_dict(value, origin, where)
+    if not isinstance(origin, type):
+        return ""
+    if not _is_a(value, origin):
+        return f"{where} is {value!r:.40}"
+    return _inside(value, origin, args, where)
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    if isinstance(value, bool):
+        return kind in (bool, object)
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _inside(value: Any, kind: type, args: tuple[Any, ...], where: str) -> str:
+    parts: list[tuple[Any, Any, str]] = []
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = _hints(kind)
+        parts = [(getattr(value, name), hint, name) for name, hint in hints.items() if name[0] != "_"]
+    elif issubclass(kind, Mapping) and args and args[1] is not Any:
+        parts = [(each, args[1], f"{where}[{key!r:.40}]") for key, each in value.items()]
+    elif issubclass(kind, Sequence) and args and args[0] is not Any:
+        parts = [(each, args[0], f"{where}[{number}]") for number, each in enumerate(value)]
+    return next(filter(None, (mistyped(*each) for each in parts)), "")
+
+
+def _in_dict(value: Any, kind: Any, where: str) -> str:
+    if not isinstance(value, dict):
+        return f"{where} is {value!r:.40}"
+    hints = _hints(kind)
+    missing = kind.__required_keys__ - value.keys()
+    if missing:
+        return f"{min(missing)!r} is missing"
+    found = (mistyped(each, hints[key], key) for key, each in value.items() if key in hints)
+    return next(filter(None, found), "")
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

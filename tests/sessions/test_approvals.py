@@ -1,0 +1,124 @@
+"""Approved calls, cut off anywhere and looked at by whoever: nothing happens twice, nobody is asked twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.sessions.approvals import ROUNDS, WAYS, Desk, Recorded, check_approved
+
+import pure_agent_loop
+from pure_agent_loop import ConfigError
+from pure_agent_loop.errors import SessionLockedError, SessionNotFoundError
+from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions import JsonlStore, PostgresStore
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("shape", ROUNDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_approved_call_happens_once_whoever_looks(new_store, way, shape):
+    full = Recorded(way, shape, new_store())
+    for count in range(1, len(full.records) + 1):
+        for looks in (0, 1, 2):
+            check_approved(full, count, looks, new_store())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_does_so_in_a_database_of_others(postgres, way):
+    url, made = postgres.new_database(), iter(range(100))
+
+    def new_store():
+        return PostgresStore(url, schema=f"s{next(made)}", connections=2)
+
+    full = Recorded(way, "three calls", new_store())
+    every = 1 if os.environ.get("PAL_POSTGRES") else 2
+    for count in range(4, len(full.records) + 1, every):
+        store = new_store()
+        check_approved(full, count, 1 + count % 2, store)
+        store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the hundred")
+def test_an_approved_call_that_is_killed_at_work_is_not_repeated(tmp_path):
+    source = str(Path(pure_agent_loop.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sessions.approvals_killed", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert found["kills"] == 120  # at each of 10 marks, 4 ways, 3 kinds of looking
+
+
+@pytest.fixture
+def waiting(new_store):
+    store, desk = new_store(), Desk("answer", "three calls")
+    desk.agent(store).run("Task: go on.", session_id="s")
+    return store, desk
+
+
+def test_questions_are_answered_from_anywhere(waiting):
+    store, desk = waiting
+    sessions = SessionManager(store)
+    assert [each.id for each in sessions.waiting()] == ["s"]
+    first, *others = sessions.questions("s")
+    assert (first.tool, first.args) == ("put", {"n": 1})
+    sessions.answer("s", first.call_id, "deny", "Too early.")
+    assert sessions.questions("s") == others
+    desk.look(store)
+    assert sessions.questions("s") == others
+    assert not desk.started
+    for each in others:
+        sessions.answer("s", each.call_id, "allow")
+    assert sessions.waiting() == []
+    result = desk.look(store)
+    assert set(desk.started) == {("again", 2), ("put", 3)}
+    assert "Too early." in str(result.messages)
+
+
+def test_only_an_open_question_is_answered(waiting):
+    store, _ = waiting
+    sessions = SessionManager(store)
+    call_id = sessions.questions("s")[0].call_id
+    with pytest.raises(ConfigError, match="No question waits for the call 'other'"):
+        sessions.answer("s", "other", "allow")
+    with pytest.raises(ConfigError, match="'allow' or 'deny'"):
+        sessions.answer("s", call_id, "perhaps")
+    with pytest.raises(ConfigError, match="message must be text"):
+        sessions.answer("s", call_id, "deny", 5)
+    with pytest.raises(SessionNotFoundError):
+        sessions.answer("t", call_id, "allow")
+    with store.open("s"), pytest.raises(SessionLockedError):
+        sessions.answer("s", call_id, "allow")
+    sessions.answer("s", call_id, "allow")
+    with pytest.raises(ConfigError, match="No question waits"):
+        sessions.answer("s", call_id, "deny")
+
+
+def test_looking_changes_no_byte(tmp_path):
+    store, desk = JsonlStore(tmp_path), Desk("answer", "three calls")
+    desk.agent(store).run("Task: go on.", session_id="s")
+    sessions = SessionManager(store)
+
+    def found():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = found()
+    assert sessions.waiting()
+    assert sessions.questions("s")
+    assert sessions.list()
+    assert sessions.load("s").stop_reason == "waiting_permission"
+    assert sessions.export("s")
+    assert found() == before
