@@ -25,7 +25,7 @@ LAYERS = [
         inbox kernel.journal support.threads support.paths parts hooks tool_context
         support.locking media support.shared_file llm llm.values support.redaction
         support.secret_shapes support.numbers
-        support.language kernel.words
+        support.language support.addresses kernel.words
         """,
     ),
     (
@@ -70,7 +70,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain runs.checks
-        agent ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
+        runs.fields agent ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
         """,
     ),
     (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import Agent, EventType, OpenAIClient
-from pure_agent_loop.llm.openai_client import is_private
+from pure_agent_loop.support.addresses import is_private
 
 ACTIONS = [
     {"tool": "add", "arguments": {"a": 2, "b": 3}},

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.llm.openai_client import is_loopback
 from pure_agent_loop.runs.choose import (
     LOCAL_KEY,
     Choice,
@@ -28,6 +27,7 @@ from pure_agent_loop.runs.choose import (
     settle,
     show_url,
 )
+from pure_agent_loop.support.addresses import is_loopback
 
 Say = Callable[[str], None]
 TINY = "it is a tiny demonstration model and often wrong; 'pal run --help' says how to use another"

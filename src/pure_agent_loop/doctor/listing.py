@@ -7,8 +7,8 @@ from typing import Any
 
 from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.openai_client import is_private
 from pure_agent_loop.llm.sdk_errors import translate_error
+from pure_agent_loop.support.addresses import is_private
 
 # How servers call the number of tokens a model reads: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
 _SIZES = (

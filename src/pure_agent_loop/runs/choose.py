@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient, is_loopback
+from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.support.addresses import is_loopback
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.redaction import shown_url
 
