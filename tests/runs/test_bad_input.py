@@ -83,6 +83,11 @@ MISTAKES = {
     "a limit as text": (lambda: LoopLimits(max_tokens="9"), ["LoopLimits.max_tokens='9'", "positive"]),
     "a limit that is a bool": (lambda: LoopLimits(max_turns=True), ["LoopLimits.max_turns=True"]),
     "a limit that is no number": (lambda: LoopLimits(max_seconds=float("nan")), ["max_seconds=nan"]),
+    "a placeholder": (
+        lambda: LoopLimits(step_limit_prompt="{steps} of {done}"),
+        ["LoopLimits.step_limit_prompt", "{done}", "{current_steps}"],
+    ),
+    "words that are none": (lambda: LoopLimits(timeout_prompt=5), ["LoopLimits.timeout_prompt", "5"]),
     "no time at all": (lambda: Agent(llm=LLM, tool_timeout=0), ["tool_timeout=0", "None for no limit"]),
     "an idle timeout as text": (lambda: Agent(llm=LLM, idle_timeout="9"), ["idle_timeout='9'", "positive"]),
     "a tool's delay": (lambda: Agent(llm=LLM, tool_retry_delay=-1), ["tool_retry_delay=-1", "0 or more"]),

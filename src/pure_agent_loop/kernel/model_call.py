@@ -18,6 +18,7 @@ from pure_agent_loop.kernel.redacting import Veil
 from pure_agent_loop.kernel.request import Request, build_request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
@@ -43,11 +44,20 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
-    if kit.budget is not None:
-        kit.budget.add(tool_calls=len(state.pending))
+    _count_calls(state, kit)
     await _tell(response, state.step, kit)
     await call.parts.open_calls()
     return response
+
+
+def _count_calls(state: QueryState, kit: Kit) -> None:
+    """Take the calls from what is left; those that are too many are refused before anybody is asked."""
+    granted, most = len(state.pending), kit.limits.max_tool_calls
+    if most is not None:
+        granted = min(granted, max(0, most - state.ledger.tool_calls))
+    if kit.budget is not None:
+        granted = kit.budget.take_calls(granted)
+    state.refuse_calls(state.pending[granted:], say("no_calls_left"))
 
 
 def _prompt_tokens(state: QueryState) -> int:
