@@ -70,7 +70,8 @@ class Agent:
     first events.
 
     Args:
-        model: The model's name; ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an embedded one.
+        model: The model's name; without an address ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an
+            embedded one.
         api_key: The key; else ``OPENAI_API_KEY``.
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
