@@ -7,7 +7,18 @@ import json
 import threading
 
 import pytest
-from tests.helpers import E, add, check_result, drive, of_type, run_agent, run_kernel, start, tool_texts
+from tests.helpers import (
+    E,
+    add,
+    check_result,
+    drive,
+    may_call,
+    of_type,
+    run_agent,
+    run_kernel,
+    start,
+    tool_texts,
+)
 
 from pure_agent_loop import Agent, Budget, CancelToken, ConfigError, LoopLimits, Price, TokenUsage, tool
 from pure_agent_loop.budget import price_for
@@ -109,7 +120,7 @@ def test_money_is_counted_and_ends_the_run():
         result = run_agent(llm, [add], limits=limits)
     assert (result.stop_reason, result.cost) == ("budget", 90)
     assert result.content == "so far\n\n[Stopped: The budget of time or money is used up.]"
-    assert llm.requests[-1].tools is None
+    assert not may_call(llm.requests[-1])
 
 
 def test_cached_tokens_are_cheaper_in_a_run():

@@ -11,6 +11,7 @@ from tests.helpers import (
     add,
     check_events,
     check_result,
+    may_call,
     of_type,
     run_agent,
     run_kernel,
@@ -206,7 +207,7 @@ def test_each_reason(case):
     assert QueryState.from_dict(saved) == result.state
     if reason in BY_A_LIMIT:
         if not content.startswith("[Stopped"):
-            assert llm.requests[-1].tools is None
+            assert not may_call(llm.requests[-1])
         assert of_type(result.events, E.ERROR) == []
     # Whatever the end was: the history goes on, and so does the state.
     with ScriptedLLM(["Hello again."]) as llm:
@@ -277,7 +278,7 @@ def test_the_last_request_after_a_hard_limit_has_no_tools(prompts, notice, note)
     with ScriptedLLM([ADDS[1], ["It is 2.", ADDS[2]]]) as llm:
         result = run_kernel(llm, [add], limits=LoopLimits(max_turns=1), prompts=prompts)
     assert llm.requests[0].tools is not None
-    assert llm.requests[1].tools is None
+    assert not may_call(llm.requests[1])
     assert llm.requests[1].messages[-1]["content"].startswith(notice)
     assert result.content == f"It is 2.\n\n{note}"
     assert tool_texts(result.messages) == ["2"]

@@ -15,7 +15,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.kernel.part_events import AnswerParts
 from pure_agent_loop.kernel.redacting import Veil
-from pure_agent_loop.kernel.request import Request, build_request
+from pure_agent_loop.kernel.request import Request, build_request, may_call
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
 from pure_agent_loop.kernel.words import say
@@ -40,7 +40,7 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     await note_length(response, state, kit)
     usage = response.usage or usage_of(_prompt_tokens(state), response)
     cost = charge(usage, kit)
-    _take_in(response, usage, cost, call.request, state, kit)
+    _take_in(response, usage, cost, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
@@ -67,13 +67,9 @@ def _prompt_tokens(state: QueryState) -> int:
     return lead + state.context.estimate(state.messages)
 
 
-def _take_in(
-    response: LLMResponse, usage: TokenUsage, cost: float, request: Request, state: QueryState, kit: Kit
-) -> None:
+def _take_in(response: LLMResponse, usage: TokenUsage, cost: float, state: QueryState, kit: Kit) -> None:
     guessed, before = guess(state, kit), len(state.messages)
-    state.add_response(
-        response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
-    )
+    state.add_response(response, usage, cost=cost, tools_offered=may_call(state, kit) or not len(kit.tools))
     if is_of_one_request(response):
         state.context.note(usage, guessed, len(state.messages), kept=len(state.messages) > before)
 
