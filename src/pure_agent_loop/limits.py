@@ -208,6 +208,10 @@ class LimitChecker:
         """Tokens used so far."""
         return self.ledger.tokens
 
+    @total_tokens.setter
+    def total_tokens(self, value: int) -> None:
+        self.ledger.tokens = value
+
     @property
     def deadline(self) -> float | None:
         """When the hard limit of seconds is reached, on the clock's monotonic time."""
