@@ -196,3 +196,8 @@ async def until(done: Any) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it did not happen")
+
+
+def may_call(request: Any) -> bool:
+    """True if the answer to a request of a scripted model may hold calls."""
+    return bool(request.tools) and request.options.get("tool_choice") != "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, T
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.profiles import Profile, check_thinking_level
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
@@ -40,6 +41,7 @@ from pure_agent_loop.runs.checks import (
     checked_text,
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
+from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import begin_run
@@ -68,7 +70,8 @@ class Agent:
     first events.
 
     Args:
-        model: The model's name; ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an embedded one.
+        model: The model's name; without an address ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an
+            embedded one.
         api_key: The key; else ``OPENAI_API_KEY``.
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
@@ -76,7 +79,8 @@ class Agent:
         system_prompt: The leading system message; empty for none. `react_prompt` writes one.
         limits: How far a run may go.
         retry: How failed requests are repeated.
-        temperature: Randomness of the answers; left out for models that refuse it, and when None.
+        temperature: Randomness of the answers; the default of 0.7 is left out for models that refuse it.
+            None sends none.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
         mode: ``react`` works in steps until there is an answer; ``single`` decides about tools once, runs
@@ -113,7 +117,8 @@ class Agent:
         redact: Whether secrets are taken out of what is recorded, shown and sent; or a `Redactor`.
         tool_attempts: How often a tool marked ``idempotent`` is tried before its error goes to the model.
         tool_retry_delay: Seconds between these tries.
-        llm_kwargs: Further fields of every request, such as ``top_p`` or ``extra_body``.
+        llm_kwargs: Further fields of every request, as the chat-completions protocol has them, such as
+            ``top_p``; what only your server knows goes into ``extra_body={...}``.
 
     Raises:
         ConfigError: An argument cannot work; the message says which and what to do.
@@ -131,7 +136,7 @@ class Agent:
         system_prompt: str = DEFAULT_SYSTEM_PROMPT,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
-        temperature: float | None = 0.7,
+        temperature: float | None = DEFAULT_TEMPERATURE,
         thinking_level: str = "off",
         emit_reasoning_events: bool = False,
         *,
@@ -164,6 +169,7 @@ class Agent:
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Any,
     ) -> None:
+        check_fields("Agent", {"temperature": temperature, **llm_kwargs}, inspect.signature(Agent).parameters)
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
         mode = checked_choice("mode", self.default_mode if mode is None else mode, TOOL_ROUNDS)

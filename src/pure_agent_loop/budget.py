@@ -12,6 +12,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
 
 PER = 1_000_000  # prices are for so many tokens
+TOOL_CALLS = "tool calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def check_prices(owner: str, prices: object) -> None:
 class Budget:
     """Hard limits for all runs that are given the same one, subagents included. Threads may share it.
 
-    Once it is used up, each of these runs ends with a last answer and ``stop_reason="budget"``.
+    Once it is used up, none of these runs makes a further request: each ends with ``stop_reason="budget"``,
+    and with a last answer if that still fitted, or if only the tool calls are used up.
 
     Raises:
         ConfigError: A limit is not a positive number, or there is a limit of money without prices.
@@ -113,16 +115,45 @@ class Budget:
             self.tool_calls += tool_calls
             self.cost += cost
 
+    def take_calls(self, wanted: int) -> int:
+        """Count tool calls that are about to be made, and return how many of them still may be."""
+        with self._lock:
+            most = self.max_tool_calls
+            granted = wanted if most is None else max(0, min(wanted, most - self.tool_calls))
+            self.tool_calls += granted
+            return granted
+
+    def passed_by(self, usage: TokenUsage, model: str) -> str:
+        """Which limit a further request of that size would pass, or has been reached; empty for none.
+
+        Args:
+            usage: What it is expected to take.
+            model: Who would answer it.
+        """
+        reached = self.used_up
+        if reached and reached != TOOL_CALLS:
+            return reached
+        price = price_for(self.prices, model)
+        cost = price.of(usage) if price else 0.0
+        return too_much(self.tokens, usage.total_tokens, self.max_tokens, "tokens") or too_much(
+            self.cost, cost, self.max_cost, "money"
+        )
+
     @property
     def used_up(self) -> str:
         """Which limit is reached, in words; empty if none is."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
-            ("tool calls", self.tool_calls, self.max_tool_calls),
+            (TOOL_CALLS, self.tool_calls, self.max_tool_calls),
             ("money", self.cost, self.max_cost),
             ("seconds", time.monotonic() - self._begun, self.max_seconds),
         )
         return next((name for name, used, most in limits if most is not None and used >= most), "")
+
+
+def too_much(used: float, more: float, most: float | None, what: str) -> str:
+    """`what`, if so much more would pass a limit, or if it is reached already; else an empty text."""
+    return what if most is not None and (used >= most or used + more > most) else ""
 
 
 def check_limit(name: str, value: object) -> None:

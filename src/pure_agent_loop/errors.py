@@ -107,14 +107,14 @@ class ToolExecutionError(PureAgentLoopError):
     """A tool failed. The loop turns it into a message for the model; it never ends a run.
 
     Args:
-        tool_name: The tool.
+        tool_name: The tool; left out, the only argument is the message.
         message: What happened.
     """
 
-    def __init__(self, tool_name: str, message: str) -> None:
-        self.tool_name = tool_name
-        self.message = message
-        super().__init__(f"Tool '{tool_name}' failed: {message}")
+    def __init__(self, tool_name: str, message: str | None = None) -> None:
+        self.tool_name = "" if message is None else tool_name
+        self.message = tool_name if message is None else message
+        super().__init__(self.message if message is None else f"Tool '{tool_name}' failed: {message}")
 
 
 class LimitExceededError(PureAgentLoopError):

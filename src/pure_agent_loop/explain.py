@@ -96,7 +96,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
     run_sync(run_loop(state, quiet))
     if recorder.asked is None:
-        raise state.failure or LLMError("The run would end before its first request.")
+        raise state.failure or LLMError(f"The run would end before its first request ({state.stop_reason}).")
     request, is_exact = _request(recorder.asked, kit)
     told = (EventType.NOTICE, EventType.SOFT_LIMIT)
     return Explanation(

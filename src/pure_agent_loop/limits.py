@@ -1,17 +1,20 @@
 """How far a run may go. Pure decisions over a ledger; nothing here waits or sends.
 
 Soft limits (`max_steps`, `timeout`) are checkpoints: the model gets a notice, the period starts
-again, the run goes on. Hard limits end the run with one last answer without tools.
+again, the run goes on. Hard limits end the run with one last answer without tools, as long as that fits:
+once tokens or money are used up, nothing more is asked.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices
+from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices, price_for, too_much
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
 
@@ -31,20 +34,21 @@ class LoopLimits:
     timeout: float | None = 300.0
     """Soft: the same every so many seconds."""
     max_tokens: int | None = 100_000
-    """Hard: tokens of all requests of the run together."""
+    """Hard: tokens of all requests of the run together. Once reached, no further request is made."""
     step_limit_prompt: str | None = None
-    """Words of the notice after `max_steps`; None for the standard ones. ``{steps}`` is filled in."""
+    """Words of the notice after `max_steps`; None for the standard ones. What stands in `PLACEHOLDERS` is
+    filled in."""
     timeout_prompt: str | None = None
-    """Words of the notice after `timeout`; ``{seconds}`` is filled in."""
+    """Words of the notice after `timeout`, with the same placeholders."""
     max_turns: int | None = None
     """Hard: steps in all."""
     max_tool_calls: int | None = None
-    """Hard: tool calls in all."""
+    """Hard: tool calls in all. Of an answer with more calls only the first ones are made."""
     max_seconds: float | None = None
     """Hard: seconds in all. No tool may run longer than what is left of them; otherwise they are checked
     between steps."""
     max_cost: float | None = None
-    """Hard: money in all, in the currency of `prices`."""
+    """Hard: money in all, in the currency of `prices`. Once reached, no further request is made."""
     doom_loop_threshold: int | None = 3
     """How many equal calls in a row are too many; None allows any number."""
     prices: Prices = field(default_factory=dict)
@@ -53,12 +57,37 @@ class LoopLimits:
     def __post_init__(self) -> None:
         for name in _NUMBERS:
             check_limit(f"LoopLimits.{name}", getattr(self, name))
+        for name in ("step_limit_prompt", "timeout_prompt"):
+            _check_words(f"LoopLimits.{name}", getattr(self, name))
         check_prices("LoopLimits", self.prices)
         if self.max_cost is not None and not self.prices:
             raise ConfigError(
                 "LoopLimits.max_cost needs prices={'the model': Price(input=..., output=...)}, "
                 "or nothing can be counted."
             )
+
+
+PLACEHOLDERS = {
+    "steps": "steps so far",
+    "current_steps": "the same",
+    "max_steps": "the limit of steps",
+    "seconds": "seconds so far",
+    "elapsed": "the same",
+    "timeout": "the limit of seconds",
+    "tokens": "tokens so far",
+    "total_tokens": "the same",
+    "max_tokens": "the limit of tokens",
+}
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")  # other braces stand for themselves
+
+
+def _check_words(name: str, words: str | None) -> None:
+    if words is not None and not isinstance(words, str):
+        raise ConfigError(f"{name} must be text; it is {words!r:.80}.")
+    unknown = [each for each in _PLACEHOLDER.findall(words or "") if each not in PLACEHOLDERS]
+    if unknown:
+        known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+        raise ConfigError(f"{name} holds {{{unknown[0]}}}, which nothing fills in. There are: {known}.")
 
 
 _NUMBERS = (
@@ -179,6 +208,10 @@ class LimitChecker:
         """Tokens used so far."""
         return self.ledger.tokens
 
+    @total_tokens.setter
+    def total_tokens(self, value: int) -> None:
+        self.ledger.tokens = value
+
     @property
     def deadline(self) -> float | None:
         """When the hard limit of seconds is reached, on the clock's monotonic time."""
@@ -202,6 +235,23 @@ class LimitChecker:
         reason = self._hard()
         return LimitResult.stop(reason) if reason else self._soft()
 
+    def passed_by(self, usage: TokenUsage, model: str) -> str:
+        """Which limit a further request of that size would pass, or has been reached, as a stop reason.
+
+        Only of tokens, of money and of the shared budget; empty if it fits.
+
+        Args:
+            usage: What it is expected to take.
+            model: Who would answer it.
+        """
+        limits, used = self.limits, self.ledger
+        if too_much(used.tokens, usage.total_tokens, limits.max_tokens, "tokens"):
+            return "token_limit"
+        price = price_for(limits.prices, model)
+        if too_much(used.cost, price.of(usage) if price else 0.0, limits.max_cost, "money"):
+            return "budget"
+        return "budget" if self._budget is not None and self._budget.passed_by(usage, model) else ""
+
     def _hard(self) -> str:
         limits, used = self.limits, self.ledger
         if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
@@ -221,9 +271,27 @@ class LimitChecker:
         if limits.max_steps is not None and used.steps - used.warned_at_step >= limits.max_steps:
             used.warned_at_step = used.steps
             words = limits.step_limit_prompt or self._prompts.step_limit
-            return LimitResult.warn("step_limit", words.replace("{steps}", str(used.steps)))
+            return LimitResult.warn("step_limit", self._filled(words))
         if limits.timeout is not None and used.seconds - used.warned_at_second >= limits.timeout:
             used.warned_at_second = used.seconds
             words = limits.timeout_prompt or self._prompts.timeout
-            return LimitResult.warn("timeout", words.replace("{seconds}", str(round(used.seconds))))
+            return LimitResult.warn("timeout", self._filled(words))
         return LimitResult.continue_running()
+
+    def _filled(self, words: str) -> str:
+        limits, used = self.limits, self.ledger
+        steps, seconds = str(used.steps), str(round(used.seconds))
+        values = {
+            "steps": steps,
+            "current_steps": steps,
+            "seconds": seconds,
+            "elapsed": seconds,
+            "tokens": str(used.tokens),
+            "total_tokens": str(used.tokens),
+            **{name: _shown(getattr(limits, name)) for name in ("max_steps", "timeout", "max_tokens")},
+        }
+        return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), words)
+
+
+def _shown(limit: float | None) -> str:
+    return "∞" if limit is None else str(limit).removesuffix(".0")

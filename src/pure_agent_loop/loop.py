@@ -16,6 +16,7 @@ from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.checks import check_client, check_types
+from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.support.redaction import redactor_for
@@ -55,7 +56,7 @@ class ReactLoop:
         max_steps: Hard limit of steps (15 unless `limits` sets ``max_turns``); None for no limit.
         enable_retry: False sends each request once.
         enable_doom_detection: False lets the model repeat the same call for ever.
-        llm_kwargs: Further fields of every request.
+        llm_kwargs: Further fields of every request; see `Agent`.
         emit_reasoning_events: Whether events show the thinking.
         after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
         client: Another name for `llm`.
@@ -87,6 +88,7 @@ class ReactLoop:
         assert chosen is not None
         check_client(chosen)
         check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig), after_tools=(after_tools, str))
+        check_fields("llm_kwargs", llm_kwargs or {})
         limits = limits or LoopLimits()
         if limits.max_turns is None:
             limits = replace(limits, max_turns=max_steps)

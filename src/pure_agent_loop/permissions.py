@@ -120,7 +120,7 @@ class JudgeContext:
 
 Opinion = Permission | None
 Judge = Callable[[dict[str, Any], JudgeContext], Opinion | Awaitable[Opinion]]
-Verdict = Permission | Behavior
+Verdict = Permission | Behavior | bool
 PermissionFunction = Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
@@ -316,12 +316,17 @@ class PermissionPolicy:
 
 
 def as_permission(verdict: object) -> Permission:
-    """A verdict given as a word becomes a `Permission`. What is not clearly allowed or asked is denied."""
+    """A verdict given as a word, or as True or False for ``allow`` and ``deny``, becomes a `Permission`.
+
+    Raises:
+        ConfigError: It is none of these; the call it was about is not made.
+    """
+    given = _as_word_of_verdict(verdict)
+    if not isinstance(given, str) or given not in BEHAVIORS:
+        raise ConfigError(f"A permission is 'allow', 'deny', 'ask' or a Permission; it is {given!r:.80}.")
     if isinstance(verdict, Permission):
-        return verdict if verdict.behavior in BEHAVIORS else Permission("deny", verdict.message)
-    if verdict == "ask":
-        return Permission("ask", "can_use_tool")
-    return ALLOWED if verdict == "allow" else Permission("deny")
+        return verdict
+    return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[given]
 
 
 def as_answer(verdict: object) -> Permission:
@@ -330,10 +335,16 @@ def as_answer(verdict: object) -> Permission:
     Raises:
         ConfigError: It is neither ``allow`` nor ``deny``.
     """
-    given = verdict.behavior if isinstance(verdict, Permission) else verdict
+    given = _as_word_of_verdict(verdict)
     if given not in ("allow", "deny"):
         raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
     return as_permission(verdict)
+
+
+def _as_word_of_verdict(verdict: object) -> object:
+    if isinstance(verdict, bool):
+        return "allow" if verdict else "deny"
+    return verdict.behavior if isinstance(verdict, Permission) else verdict
 
 
 @dataclass(frozen=True, slots=True)

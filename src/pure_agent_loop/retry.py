@@ -7,6 +7,7 @@ random so that many clients do not come back together. A server's ``Retry-After`
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -98,6 +99,16 @@ def next_delay(config: RetryConfig, attempt: int, error: BaseException, chance: 
     return min(backoff, config.max_delay) + config.jitter * chance
 
 
+def _tell(on_retry: Callable[..., Awaitable[None] | None], about: RetryAttempt) -> Awaitable[None] | None:
+    try:
+        inspect.signature(on_retry).bind(about)
+    except TypeError:
+        return on_retry(about.attempt, about.error, about.delay)
+    except ValueError:  # a builtin that does not say what it takes
+        pass
+    return on_retry(about)
+
+
 class RetryHandler:
     """Calls an async function until it succeeds or repeating it makes no more sense.
 
@@ -114,7 +125,7 @@ class RetryHandler:
         self,
         fn: Callable[..., Awaitable[T]],
         *args: Any,
-        on_retry: Callable[[RetryAttempt], Awaitable[None] | None] | None = None,
+        on_retry: Callable[..., Awaitable[None] | None] | None = None,
         **kwargs: Any,
     ) -> T:
         """Call ``fn(*args, **kwargs)`` under retry.
@@ -122,7 +133,8 @@ class RetryHandler:
         Args:
             fn: The function.
             args: Its arguments.
-            on_retry: Called (and awaited, if it is async) before each wait.
+            on_retry: Called (and awaited, if it is async) before each wait, with a `RetryAttempt`; one that
+                needs three arguments gets the number of the repetition, the error and the delay in seconds.
             kwargs: Its keyword arguments.
 
         Raises:
@@ -138,7 +150,7 @@ class RetryHandler:
                 if delay is None:
                     raise
                 if on_retry is not None:
-                    told = on_retry(RetryAttempt(attempt, delay, error))
+                    told = _tell(on_retry, RetryAttempt(attempt, delay, error))
                     if told is not None:
                         await told
             await self._clock.sleep(delay)

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from pure_agent_loop import __version__
+from pure_agent_loop import ConfigError, LoopLimits, Price, __version__
+from pure_agent_loop.cli.arguments import limits_of
 from pure_agent_loop.cli.parser import parse
 
 
@@ -25,6 +26,17 @@ def test_options_may_stand_before_and_after_the_task():
         assert (options.task, options.model, options.quiet) == (["do it"], "x", True)
 
 
+def test_limits_are_what_was_asked_for_and_nothing_else():
+    assert limits_of(parse(["run", "x"])) == LoopLimits(max_turns=25, max_tokens=None)
+    counts = ["--max-turns", "3", "--max-tokens", "500", "--max-seconds", "9"]
+    money = ["--max-cost", "0.5", "--price", "1,2,0.5"]
+    assert limits_of(parse(["run", *counts, *money, "x"])) == LoopLimits(
+        max_turns=3, max_tokens=500, max_seconds=9, max_cost=0.5, prices={"*": Price(1, 2, 0.5)}
+    )
+    with pytest.raises(ConfigError, match="--max-cost needs --price"):
+        limits_of(parse(["run", "--max-cost", "1", "x"]))
+
+
 def test_max_turns_is_another_name_for_max_steps():
     assert parse(["run", "--max-turns", "3", "x"]).max_steps == 3
 
@@ -39,6 +51,11 @@ def test_print_alone_means_run():
     [
         ([], "COMMAND"),
         (["dance"], 'pal run "your question"'),
+        (["run", "--max-tokens", "0", "x"], "'0' is not a whole number from 1"),
+        (["run", "--max-seconds", "-1", "x"], "'-1' is not a number of seconds"),
+        (["run", "--max-cost", "nan", "x"], "'nan' is not a number above 0"),
+        (["run", "--price", "1", "x"], "'1' is not two or three numbers"),
+        (["run", "--price", "1,-2", "x"], "'1,-2' is not two or three numbers"),
         (["run", "--max-steps", "0", "x"], "'0' is not a whole number from 1"),
         (["run", "--max-steps", "many", "x"], "'many' is not a whole number from 1"),
         (["run", "--temperature", "nan", "x"], "'nan' is not a number from 0 to 2"),

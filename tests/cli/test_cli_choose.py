@@ -58,14 +58,19 @@ def test_another_provider_needs_a_key():
 
 @pytest.mark.parametrize("name", ["x.gguf", "./a b/X.GGUF", "local", "local:smollm2-135m"])
 def test_a_file_or_local_means_the_embedded_model(name):
-    for env in ({}, {"OPENAI_API_KEY": "k"}, {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": THERE}):
+    for env in ({}, {"OPENAI_API_KEY": "k"}):
         assert settle(name, None, env) == Embedded(name, "asked for by --model")
         assert settle(None, None, {**env, "PAL_MODEL": name}) == Embedded(name, "asked for by PAL_MODEL")
 
 
-def test_a_server_given_as_closely_as_the_name_may_have_a_model_of_that_name():
-    assert isinstance(settle("x.gguf", HERE, {}), Endpoint)
-    assert isinstance(settle(None, None, {"PAL_BASE_URL": HERE, "PAL_MODEL": "x.gguf"}), Endpoint)
+@pytest.mark.parametrize("name", ["x.gguf", "local", "local:smollm2-135m"])
+def test_a_server_that_is_given_has_a_model_of_that_name(name):
+    key = {"PAL_API_KEY": "k"}
+    for env in ({"PAL_BASE_URL": HERE}, {"OPENAI_BASE_URL": THERE, **key}):
+        assert isinstance(settle(name, None, env), Endpoint)
+        assert isinstance(settle(None, None, {**env, "PAL_MODEL": name}), Endpoint)
+    assert isinstance(settle(name, HERE, {}), Endpoint)
+    assert settle(None, HERE, {"PAL_MODEL": name}).model == name
 
 
 def test_the_name_of_a_known_embedded_model_means_it_unless_a_server_was_given():

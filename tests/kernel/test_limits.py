@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop import LimitChecker, LimitExceededError, LimitResult, LoopLimits
+from pure_agent_loop import LimitChecker, LimitExceededError, LimitResult, LoopLimits, ToolExecutionError
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import FakeClock
@@ -77,6 +77,8 @@ def test_a_hard_limit_says_so_again_and_again():
     checker.add_tokens(1)
     assert [checker.check().reason for _ in range(2)] == ["token_limit"] * 2
     assert checker.total_tokens == 1
+    checker.total_tokens = 0
+    assert checker.check() == LimitResult.continue_running()
 
 
 def test_the_words_are_filled_in():
@@ -98,6 +100,11 @@ def test_a_ledger_goes_on_where_it_was():
 
 def test_without_arguments_it_uses_the_real_clock():
     assert LimitChecker().check() == LimitResult.continue_running()
+
+
+def test_a_tools_error_takes_a_message_alone():
+    error = ToolExecutionError("no paper")
+    assert (str(error), error.message, error.tool_name) == ("no paper", "no paper", "")
 
 
 def test_callers_may_raise_the_error():

@@ -87,11 +87,30 @@ def test_an_agent_refuses_what_cannot_work(options, message):
 
 @pytest.mark.parametrize(
     ("given", "behavior"),
-    [("allow", "allow"), ("deny", "deny"), ("ask", "ask"), ("yes", "deny"), (True, "deny"), (None, "deny")],
+    [("allow", "allow"), ("deny", "deny"), ("ask", "ask"), (True, "allow"), (False, "deny")],
 )
 def test_a_verdict_in_a_word(given, behavior):
     assert as_permission(given).behavior == behavior
-    assert as_permission(Permission(given)).behavior == behavior
+    if isinstance(given, str):
+        assert as_permission(Permission(given)) == Permission(given)
+
+
+@pytest.mark.parametrize("given", ["yes", "", None, 1, ["allow"], {}, Permission("yes"), Permission(True)])
+def test_a_verdict_that_is_none_is_an_error_and_the_call_is_not_made(given):
+    with pytest.raises(ConfigError, match="A permission is 'allow', 'deny', 'ask' or a Permission; it is"):
+        as_permission(given)
+    made = []
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        made.append(amount)
+        return "paid"
+
+    with ScriptedLLM([call("pay", amount=1), "no"]) as llm:
+        result = Agent(llm=llm, tools=[pay], can_use_tool=lambda *_: given).run("go")
+    assert made == []
+    assert "A permission is 'allow', 'deny', 'ask'" in tool_texts(result.messages)[0]
 
 
 # -- the order: six steps, against every combination of mode, rules, tool and verdict ---------------
@@ -234,7 +253,11 @@ def awaitable(ask):
         ("allow", [1], ""),
         (Permission("allow", updated_args={"x": 5}), [5], ""),
         (Permission("deny", "Not today."), [], "Not today."),
-        ("no idea", [], ""),
+        (
+            "no idea",
+            [],
+            "The question failed: A permission is 'allow', 'deny', 'ask' or a Permission; it is 'no idea'.",
+        ),
         (OSError("no terminal"), [], "The question failed: no terminal"),
         (OSError(), [], "The question failed: OSError"),
     ],

@@ -173,3 +173,18 @@ def test_each_step_has_its_own_retries():
         result = check_result(Agent(llm=llm, tools=[add], retry=config).run("go"))
     assert result.content == "2"
     assert [e.data["attempt"] for e in of_type(result.events, E.RETRY)] == [1, 1]
+
+
+@pytest.mark.anyio
+async def test_a_function_of_three_arguments_is_told_too():
+    told = []
+
+    async def fails():
+        raise ConnectionError("gone")
+
+    handler = RetryHandler(RetryConfig(max_retries=1, base_delay=2, jitter=0), FakeClock())
+    with pytest.raises(ConnectionError):
+        await handler.execute(
+            fails, on_retry=lambda attempt, error, delay: told.append((attempt, str(error), delay))
+        )
+    assert told == [(1, "gone", 2)]

@@ -76,10 +76,14 @@ def test_the_language_of_the_environment(monkeypatch):
 
 
 def test_words_of_your_own():
-    limits = LoopLimits(max_steps=1, step_limit_prompt="{steps} steps {done} 100%", timeout_prompt="unused")
+    words = 'Step {current_steps} of {max_steps}, {total_tokens}/{max_tokens}, {elapsed} s. {"json": 1} 100%'
+    limits = LoopLimits(max_steps=1, step_limit_prompt=words, timeout_prompt="unused")
     with ScriptedLLM([*adds(2), "done"]) as llm:
         run_agent(llm, [add], limits=limits)
-    assert notices(llm.requests) == ["1 steps {done} 100%", "2 steps {done} 100%"]
+    assert notices(llm.requests) == [
+        'Step 1 of 1, 15/100000, 0 s. {"json": 1} 100%',
+        'Step 2 of 1, 30/100000, 0 s. {"json": 1} 100%',
+    ]
 
 
 def test_words_of_your_own_for_time():

@@ -11,6 +11,7 @@ from tests.helpers import (
     add,
     check_events,
     check_result,
+    may_call,
     of_type,
     run_agent,
     run_kernel,
@@ -70,9 +71,27 @@ CASES = {
     "completed": ("completed", {}, [ADDS[1], "2."], "2."),
     "tokens": (
         "token_limit",
-        {"limits": LoopLimits(max_tokens=20)},
-        [*ADDS[:2], "so far"],
+        {"limits": LoopLimits(max_tokens=15)},
+        [ADDS[0]],
+        "[Stopped: The token limit is reached.]",
+    ),
+    "tokens that are not enough for a last answer": (
+        "token_limit",
+        {"limits": LoopLimits(max_tokens=60)},
+        [ADDS[0]],
+        "[Stopped: The token limit is reached.]",
+    ),
+    "tokens that are enough for one more answer": (
+        "token_limit",
+        {"limits": LoopLimits(max_tokens=200)},
+        [ADDS[0], "so far"],
         "so far\n\n[Stopped: The token limit is reached.]",
+    ),
+    "turns, and no tokens for a last answer": (
+        "max_steps",
+        {"limits": LoopLimits(max_turns=1, max_tokens=60)},
+        [ADDS[0]],
+        "[Stopped: The step limit is reached.]",
     ),
     "turns": (
         "max_steps",
@@ -95,17 +114,23 @@ CASES = {
     "money": (
         "budget",
         {"limits": LoopLimits(max_cost=10, prices=A_TOKEN)},
+        [ADDS[1]],
+        f"[Stopped: {OVER}]",
+    ),
+    "money that is enough for one more answer": (
+        "budget",
+        {"limits": LoopLimits(max_cost=200, prices=A_TOKEN)},
         [ADDS[1], "so far"],
         f"so far\n\n[Stopped: {OVER}]",
     ),
-    "shared tokens": ("budget", partial(used_up, tokens=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
+    "shared tokens": ("budget", partial(used_up, tokens=100), [], f"[Stopped: {OVER}]"),
     "shared calls": ("budget", partial(used_up, tool_calls=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
-    "shared money": ("budget", partial(used_up, cost=100), ["so far"], f"so far\n\n[Stopped: {OVER}]"),
+    "shared money": ("budget", partial(used_up, cost=100), [], f"[Stopped: {OVER}]"),
     "shared while it runs": (
         "budget",
         partial(used_up, tokens=90),
-        [ADDS[1], "so far"],
-        f"so far\n\n[Stopped: {OVER}]",
+        [ADDS[1]],
+        f"[Stopped: {OVER}]",
     ),
     "doom loop": (
         "doom_loop",
@@ -181,7 +206,8 @@ def test_each_reason(case):
     saved = json.loads(json.dumps(result.state.to_dict(), allow_nan=False))
     assert QueryState.from_dict(saved) == result.state
     if reason in BY_A_LIMIT:
-        assert llm.requests[-1].tools is None
+        if not content.startswith("[Stopped"):
+            assert not may_call(llm.requests[-1])
         assert of_type(result.events, E.ERROR) == []
     # Whatever the end was: the history goes on, and so does the state.
     with ScriptedLLM(["Hello again."]) as llm:
@@ -252,7 +278,7 @@ def test_the_last_request_after_a_hard_limit_has_no_tools(prompts, notice, note)
     with ScriptedLLM([ADDS[1], ["It is 2.", ADDS[2]]]) as llm:
         result = run_kernel(llm, [add], limits=LoopLimits(max_turns=1), prompts=prompts)
     assert llm.requests[0].tools is not None
-    assert llm.requests[1].tools is None
+    assert not may_call(llm.requests[1])
     assert llm.requests[1].messages[-1]["content"].startswith(notice)
     assert result.content == f"It is 2.\n\n{note}"
     assert tool_texts(result.messages) == ["2"]

@@ -177,7 +177,7 @@ def test_answers_to_nothing_are_refused(office, call_id):
 
 @pytest.mark.parametrize(
     "verdict",
-    ["ask", Permission("ask"), "yes", None, True, Permission("yes"), Permission("allow", updated_args=5)],
+    ["ask", Permission("ask"), "yes", None, 1, Permission("yes"), Permission("allow", updated_args=5)],
 )
 def test_what_is_no_answer_is_refused(office, verdict):
     first = office.to_the_question([call("pay", amount=1)])

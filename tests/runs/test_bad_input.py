@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.helpers import add, check_events
 
-from pure_agent_loop import Agent, ConfigError, LoopLimits, ReactLoop, RetryConfig, Tool, ToolRegistry, tool
+from pure_agent_loop import (
+    Agent,
+    AgentLoop,
+    AIClient,
+    ConfigError,
+    LoopLimits,
+    ReactLoop,
+    RetryConfig,
+    Tool,
+    ToolRegistry,
+    tool,
+)
 from pure_agent_loop.testing import ScriptedLLM, refusing_url
 
 
@@ -39,6 +50,29 @@ MISTAKES = {
     "tools is a dict": (lambda: Agent(llm=LLM, tools={"add": add}), ["tools must be a list"]),
     "tools is a number": (lambda: Agent(llm=LLM, tools=5), ["tools must be a list", "5"]),
     "a tool is a number": (lambda: Agent(llm=LLM, tools=[5]), ["tool must be a function", "5"]),
+    "permission mode misspelt": (
+        lambda: Agent(llm=LLM, permision_mode="plan"),
+        ["Agent has no option 'permision_mode'", "Did you mean permission_mode?", "extra_body={"],
+    ),
+    "max_turns": (lambda: Agent(llm=LLM, max_turns=3), ["limits=LoopLimits(max_turns=...)"]),
+    "max_retries": (lambda: Agent(llm=LLM, max_retries=3), ["retry=RetryConfig(max_retries=...)"]),
+    "instructions": (lambda: Agent(llm=LLM, instructions="x"), ["Write system_prompt."]),
+    "system": (lambda: Agent(llm=LLM, system="x"), ["Write system_prompt."]),
+    "output_type": (lambda: Agent(llm=LLM, output_type=int), ["no option 'output_type'", "no typed answers"]),
+    "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "one answer"]),
+    "a history": (lambda: Agent(llm=LLM, messages=[]), ["no option 'messages'", "run()"]),
+    "a field of one server": (lambda: Agent(llm=LLM, top_k=5), ["extra_body={'top_k': ...}"]),
+    "a field like no other": (lambda: Agent(llm=LLM, zzzz=5), ["has no option 'zzzz'. A field"]),
+    "a value without JSON": (lambda: Agent(llm=LLM, metadata={1, 2}), ["metadata={1, 2}", "no JSON form"]),
+    "a temperature that is none": (lambda: Agent(llm=LLM, temperature=float("nan")), ["temperature=nan"]),
+    "a type as format": (lambda: Agent(llm=LLM, response_format=int), ["response_format=", "no JSON form"]),
+    "extra_body as text": (lambda: Agent(llm=LLM, extra_body="x"), ["extra_body must be a dict", "'x'"]),
+    "react fields": (lambda: ReactLoop(LLM, llm_kwargs={"max_turn": 1}), ["llm_kwargs has no", "max_turns"]),
+    "single round": (lambda: AIClient(llm=LLM, instuctions="x"), ["Did you mean system_prompt?"]),
+    "an assistant's": (
+        lambda: AgentLoop(LLM, ".", max_iteration=5),
+        ["AgentLoop has no option 'max_iteration'", "Did you mean max_iterations?"],
+    ),
     "limits is a number": (lambda: Agent(llm=LLM, limits=5), ["limits must be a LoopLimits", "5"]),
     "limits is zero": (lambda: Agent(llm=LLM, limits=0), ["limits must be a LoopLimits", "0"]),
     "retry is a number": (lambda: Agent(llm=LLM, retry=3), ["retry must be a RetryConfig", "3"]),
@@ -49,6 +83,11 @@ MISTAKES = {
     "a limit as text": (lambda: LoopLimits(max_tokens="9"), ["LoopLimits.max_tokens='9'", "positive"]),
     "a limit that is a bool": (lambda: LoopLimits(max_turns=True), ["LoopLimits.max_turns=True"]),
     "a limit that is no number": (lambda: LoopLimits(max_seconds=float("nan")), ["max_seconds=nan"]),
+    "a placeholder": (
+        lambda: LoopLimits(step_limit_prompt="{steps} of {done}"),
+        ["LoopLimits.step_limit_prompt", "{done}", "{current_steps}"],
+    ),
+    "words that are none": (lambda: LoopLimits(timeout_prompt=5), ["LoopLimits.timeout_prompt", "5"]),
     "no time at all": (lambda: Agent(llm=LLM, tool_timeout=0), ["tool_timeout=0", "None for no limit"]),
     "an idle timeout as text": (lambda: Agent(llm=LLM, idle_timeout="9"), ["idle_timeout='9'", "positive"]),
     "a tool's delay": (lambda: Agent(llm=LLM, tool_retry_delay=-1), ["tool_retry_delay=-1", "0 or more"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.helpers import NO_WAIT, E, add, check_events, nothing_left, of_type, types, until
+from tests.helpers import NO_WAIT, E, add, check_events, may_call, nothing_left, of_type, types, until
 
 from pure_agent_loop import LLMError, LoopLimits, ReactLoop, RetryConfig, ToolRegistry
 from pure_agent_loop.testing import Gate, ScriptedLLM, answer, call, deltas
@@ -67,7 +67,7 @@ async def test_steps_are_limited_hard(options, steps):
     with ScriptedLLM([*adds(steps), "that is all"]) as llm:
         answer_text = await ReactLoop(llm, [add], **options).run("go")
     assert answer_text == "that is all\n\n[Stopped: The step limit is reached.]"
-    assert llm.requests[-1].tools is None
+    assert not may_call(llm.requests[-1])
 
 
 async def test_without_a_limit_of_steps():

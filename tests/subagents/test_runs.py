@@ -170,11 +170,10 @@ def test_the_deadline_of_the_parent_reaches_the_background():
 
 
 def test_what_is_left_of_the_tokens_is_the_limit_of_a_task():
-    looks = [call("look", at=str(number)) for number in range(9)]
-    llm = family(parent=[give(), "done"], helper=[*looks[:3], "that is all I have"])
+    llm = family(parent=[give()], helper=[call("look", at="a")])
     result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tokens=60)).run("go"))
     assert result.stop_reason == "token_limit"
-    assert of_type(result.events, E.TASK)[-1].data["task"]["tokens"] == 60
+    assert of_type(result.events, E.TASK)[-1].data["task"]["tokens"] == 15
     assert of_type(result.events, E.TASK)[-1].data["task"]["stop_reason"] == "token_limit"
 
 

@@ -158,11 +158,14 @@ def test_limits_and_notices_are_told():
 
 
 def test_a_used_up_budget_is_seen_in_the_request():
-    budget = Budget(max_tokens=50)
-    budget.add(tokens=50)
+    budget = Budget(max_tool_calls=5, max_tokens=50)
+    budget.add(tool_calls=5)
     request = explain(tools=[add], budget=budget).request
     assert "tools" not in request
     assert "No more tools can be used" in request["messages"][-1]["content"]
+    budget.add(tokens=50)
+    with pytest.raises(LLMError, match=r"would end before its first request \(budget\)"):
+        explain(tools=[add], budget=budget)
 
 
 def test_asking_changes_nothing():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import Agent, OpenAIClient, Profile, RetryConfig, tool
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE
 from pure_agent_loop.testing import ScriptedServer, ServerRequest, answer, call, check_history, status
 
 from .talk import HI, TOOLS, client_of, get_answer, get_error
@@ -78,8 +79,7 @@ def _no_system(body: dict[str, Any]) -> str | None:
     return "System role not supported" if roles("system")(body) else None
 
 
-SETTINGS = {
-    "temperature": 0.2,
+SETTINGS: dict[str, Any] = {
     "top_p": 0.9,
     "max_tokens": 50,
     "parallel_tool_calls": True,
@@ -96,28 +96,16 @@ REFUSALS: dict[str, Refusal] = {
         "Unsupported value: 'temperature' does not support 0.2 with this model. "
         "Only the default (1) value is supported.",
     ),
-    "OpenAI, old": has("parallel_tool_calls", "Unrecognized request argument supplied: parallel_tool_calls"),
     "OpenAI, stream": has("stream", "Your organization must be verified to stream this model."),
     "Azure, old": has("stream_options", "Unrecognized request argument supplied: stream_options"),
     "Mistral, extra field": has(
         "stream_options",
         '[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]',
     ),
-    "Google, unknown name": has(
-        "parallel_tool_calls",
-        'Invalid JSON payload received. Unknown name "parallel_tool_calls": Cannot find field.',
-    ),
-    "serde, unknown field": has(
-        "top_p", "unknown field `top_p`, expected one of `messages`, `model`, `temperature`, `max_tokens`"
-    ),
-    "xAI, on this model": has("top_p", "Argument not supported on this model: top_p"),
-    "Bedrock, deprecated": has("top_p", "`top_p` is deprecated for this model."),
-    "Groq, unsupported property": has("top_p", "property 'top_p' is unsupported"),
-    "Groq, effort": has("reasoning_effort", "`reasoning_effort` is not supported with this model"),
-    "xAI, camel case": has("reasoning_effort", "Model grok-4 does not support parameter reasoningEffort."),
-    "Claude, both": has(
-        "top_p",
-        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+    "Claude, both": lambda body: (
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        if {"temperature", "top_p"} <= set(body)
+        else None
     ),
     "Google, schema": schema_has(
         "additionalProperties",
@@ -139,6 +127,26 @@ REFUSALS: dict[str, Refusal] = {
         else None
     ),
     "QwQ, stream only": _needs_stream,
+}
+OF_CHOICES: dict[str, Refusal] = {
+    "OpenAI o-series, temperature": has(
+        "temperature",
+        "Unsupported value: 'temperature' does not support 0.2 with this model. "
+        "Only the default (1) value is supported.",
+    ),
+    "OpenAI, old": has("parallel_tool_calls", "Unrecognized request argument supplied: parallel_tool_calls"),
+    "Google, unknown name": has(
+        "parallel_tool_calls",
+        'Invalid JSON payload received. Unknown name "parallel_tool_calls": Cannot find field.',
+    ),
+    "serde, unknown field": has(
+        "top_p", "unknown field `top_p`, expected one of `messages`, `model`, `temperature`, `max_tokens`"
+    ),
+    "xAI, on this model": has("top_p", "Argument not supported on this model: top_p"),
+    "Bedrock, deprecated": has("top_p", "`top_p` is deprecated for this model."),
+    "Groq, unsupported property": has("top_p", "property 'top_p' is unsupported"),
+    "Groq, effort": has("reasoning_effort", "`reasoning_effort` is not supported with this model"),
+    "xAI, camel case": has("reasoning_effort", "Model grok-4 does not support parameter reasoningEffort."),
 }
 
 
@@ -198,6 +206,33 @@ def test_an_agent_learns_once_and_goes_on(refuse: Refusal):
     assert strict.problems == []
 
 
+@pytest.mark.parametrize("refuse", OF_CHOICES.values(), ids=OF_CHOICES)
+def test_what_the_caller_set_is_never_left_out(refuse: Refusal):
+    strict = Strict(refuse)
+    with ScriptedServer(handler=strict) as server:
+        agent = Agent("m", "k", server.base_url, tools=[add], temperature=0.2, tool_mode="native", **SETTINGS)
+        for _ in range(2):  # nothing was learned either
+            result = agent.run("Add.")
+            refused = next(name for name in ("temperature", *SETTINGS) if refuse({name: 1}))
+            assert result.stop_reason == "error"
+            assert f"The server refuses {refused}, which this program sets." in str(result.state.failure)
+            assert strict.refused[-1] in str(result.state.failure)
+        assert len(strict.refused) == len(server.requests) == 2
+
+
+def test_a_temperature_of_ours_is_left_out_and_the_same_one_of_the_caller_is_not():
+    refuse = has("temperature", "Unsupported parameter: 'temperature' is not supported with this model.")
+    for given, reason in (({}, "completed"), ({"temperature": 0.7}, "error")):
+        with ScriptedServer(handler=Strict(refuse)) as server:
+            agent = Agent("m", "k", server.base_url, tools=[add], **given)
+            assert agent.run("Add.").stop_reason == reason
+    with ScriptedServer(handler=Strict(refuse)) as server:
+        client = client_of(server)
+        assert Agent(llm=client, tools=[add]).run("Add.").stop_reason == "completed"
+        assert Agent(llm=client, tools=[add]).run("Add.").stop_reason == "completed"
+        assert Agent(llm=client, tools=[add], temperature=0.1).run("Add.").stop_reason == "error"
+
+
 def test_user_after_tool_is_learned_where_it_happens():
     strict = Strict(_after_tool)
     with ScriptedServer(handler=strict) as server:
@@ -247,13 +282,16 @@ def test_a_history_with_thinking_in_it_is_read_and_not_sent():
         assert "deep" not in json.dumps(server.requests[0].messages)
 
 
-def test_a_thinking_level_that_a_model_does_not_know_is_left_out():
+def test_a_thinking_level_that_a_model_does_not_know_is_an_error():
     refusal = status(400, "`reasoning_effort` must be one of `none` or `default`")
     profile = Profile("effort", thinking={"reasoning_effort": "{level}"})
-    with ScriptedServer([refusal, "hi"]) as server:
+    with ScriptedServer([refusal]) as server:
         client = client_of(server, thinking_level="high", profile=profile)
-        assert get_answer(client).content == "hi"
-        assert "reasoning_effort" not in server.requests[1].body
+        error = get_error(client)
+        assert len(server.requests) == 1
+    assert "refuses reasoning_effort" in str(error)
+    assert "thinking_level='off'" in str(error)
+    assert error.kind == "bad_request"
 
 
 def test_what_was_learned_can_be_pasted():
@@ -261,7 +299,7 @@ def test_what_was_learned_can_be_pasted():
         [status(400, "Unsupported parameter: 'temperature' is not supported"), "hi"]
     ) as server:
         client = client_of(server)
-        get_answer(client, temperature=0.5)
+        get_answer(client, temperature=DEFAULT_TEMPERATURE)
     code = client.profile.to_code()
     assert code == "Profile('any other server', refuses=('temperature',))"
     assert eval(code, {"Profile": Profile}) == client.profile
@@ -295,7 +333,7 @@ def test_an_error_that_is_no_refusal_is_reported_and_not_repeated(words: str):
 def test_a_server_that_refuses_for_ever_is_not_asked_for_ever():
     refuse = status(400, "Unsupported parameter: 'temperature', 'top_p' are not supported")
     with ScriptedServer(handler=lambda request: refuse) as server:
-        get_error(client_of(server), temperature=0.2, top_p=0.5)
+        get_error(client_of(server), temperature=DEFAULT_TEMPERATURE, top_p=0.5)
         assert len(server.requests) == 2
 
 

@@ -10,7 +10,14 @@ import pytest
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.openai_client import OpenAIClient, encode_body
-from pure_agent_loop.llm.profiles import PROFILES, THINKING_LEVELS, Profile, profile_for, register
+from pure_agent_loop.llm.profiles import (
+    DEFAULT_TEMPERATURE,
+    PROFILES,
+    THINKING_LEVELS,
+    Profile,
+    profile_for,
+    register,
+)
 from pure_agent_loop.testing import ScriptedServer, call
 
 from .talk import HI, TOOLS, WAYS, client_of, get_answer
@@ -22,7 +29,7 @@ ANY = "https://models.example/v1"
 def thinking(model: str, url: str, level: str) -> dict[str, Any]:
     """The fields a thinking level brings, and whether the temperature stays."""
     client = OpenAIClient(model, "k", url, level)
-    body = client.request_body(HI, None, {"temperature": 0.7}, stream=False)
+    body = client.request_body(HI, None, {"temperature": DEFAULT_TEMPERATURE}, stream=False)
     assert body.pop("model") == model
     assert body.pop("messages") == HI
     return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
@@ -23,11 +24,13 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
+from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.tool import ToolLike, ToolRegistry
@@ -40,6 +43,7 @@ __all__ = ["AgentLoop"]
 
 MAX_RUN_TOKENS = 1_000_000
 DEFAULT_MAX_HISTORY = 200
+DEFAULT_MAX_TOKENS = DefaultInt(4096)
 _OURS = ("limits", "retry", "sessions", "llm", "system_prompt", "tools")
 
 
@@ -89,8 +93,8 @@ class AgentLoop:
         max_iterations: int | None = 25,
         max_retries: int = 3,
         retry_delay: float = 1.0,
-        temperature: float | None = 0.7,
-        max_tokens: int | None = 4096,
+        temperature: float | None = DEFAULT_TEMPERATURE,
+        max_tokens: int | None = DEFAULT_MAX_TOKENS,
         *,
         max_tool_calls: int | None = 25,
         max_history: int | None = DEFAULT_MAX_HISTORY,
@@ -101,6 +105,8 @@ class AgentLoop:
         for name in _OURS:
             if name in agent_options:
                 raise ConfigError(f"AgentLoop takes no {name}=; its own arguments say the same.")
+        known = {**inspect.signature(AgentLoop).parameters, **inspect.signature(Agent).parameters}
+        check_fields("AgentLoop", {k: v for k, v in agent_options.items() if k not in known}, known)
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
         self.context_builder = context_builder or _default_builder(self.workspace, language)
         self.sessions = session_manager or SessionManager()

@@ -6,10 +6,15 @@ import argparse
 import math
 from typing import Any, NoReturn
 
+from pure_agent_loop.budget import Price
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import THINKING_LEVELS
+from pure_agent_loop.support.numbers import positive, seconds
 
 DEFAULT_MAX_STEPS = 25
 DEFAULT_LISTED = 20
+MOST_SECONDS = 30 * 86_400
 TOOL_MODES = ("auto", "native", "json", "text")
 
 
@@ -66,6 +71,53 @@ def add_model_choice(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_limits(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say how far a run may go; `limits_of` reads them.
+
+    Args:
+        group: Where.
+    """
+    group.add_argument(
+        "--max-turns",
+        "--max-steps",
+        dest="max_steps",
+        type=positive,
+        default=DEFAULT_MAX_STEPS,
+        metavar="N",
+        help=f"hard limit of steps (default: {DEFAULT_MAX_STEPS})",
+    )
+    group.add_argument(
+        "--max-tokens", type=positive, metavar="N", help="tokens of all requests (default: any)"
+    )
+    group.add_argument("--max-seconds", type=seconds(MOST_SECONDS), metavar="S", help="seconds of work")
+    group.add_argument("--max-cost", type=_amount, metavar="N", help="money, in the currency of --price")
+    group.add_argument(
+        "--price",
+        type=_price,
+        metavar="IN,OUT",
+        help="what a million tokens cost, sent and written, such as 0.15,0.60; a third is for cached ones",
+    )
+
+
+def limits_of(options: argparse.Namespace) -> LoopLimits:
+    """The limits that the options of `add_limits` ask for.
+
+    Raises:
+        ConfigError: There is a limit of money without a price.
+    """
+    if options.max_cost is not None and options.price is None:
+        raise ConfigError(
+            "--max-cost needs --price IN,OUT: what a million tokens of this model cost, such as 0.15,0.60."
+        )
+    return LoopLimits(
+        max_turns=options.max_steps,
+        max_tokens=options.max_tokens,
+        max_seconds=options.max_seconds,
+        max_cost=options.max_cost,
+        prices={} if options.price is None else {"*": options.price},
+    )
+
+
 def add_database(parser: Any) -> None:
     """Add the option that says where sessions are.
 
@@ -91,6 +143,24 @@ def add_durable_database(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="sqlite:///PATH or postgresql://...; else PAL_DATABASE, else a file in the data folder",
     )
+
+
+def _amount(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def _price(text: str) -> Price:
+    try:
+        numbers = [float(each) for each in text.split(",")]
+        return Price(*numbers)
+    except (ValueError, TypeError) as error:  # a ConfigError too
+        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
 
 
 def _temperature(text: str) -> float:

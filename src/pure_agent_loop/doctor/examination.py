@@ -118,6 +118,7 @@ class _Examination:
         client = OpenAIClient(
             target.model, target.api_key, target.base_url, default_headers=dict(target.headers)
         )
+        client.keeps_choices = False  # what it refuses is what is to be found out
         session = Session(target, client, self._timeout, self._token)
         session.listing, session.props = self._listing, self._props
         return session

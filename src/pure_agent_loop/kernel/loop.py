@@ -13,8 +13,10 @@ from pure_agent_loop.kernel.part_events import end_open_parts
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.kernel.tool_round import run_calls
-from pure_agent_loop.kernel.window import measure
-from pure_agent_loop.limits import LimitChecker
+from pure_agent_loop.kernel.window import measure, next_usage
+from pure_agent_loop.limits import LimitChecker, LimitResult
+from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.text import safe_str
 
 
@@ -52,6 +54,8 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
         if not state.awaiting:
             await _prepare(state, kit, checker)
             kit.journal.checkpoint(state)
+            if state.stop_reason is not None:
+                return
         response = await respond(state, kit)
         if not state.pending:
             state.finish(response, kit.prompts)
@@ -71,8 +75,12 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     for each in incoming:
         state.spend(each.spent)
         state.add_user(each.text, synthetic=each.synthetic)
-    if state.must_close or verdict.action == "stop":
-        state.begin_closing(state.must_close or verdict.reason, kit.prompts)
+    reason, fits = _why_close(state, kit, checker, verdict)
+    if not fits:
+        state.end_unanswered(reason, kit.prompts)
+        return
+    if reason:
+        state.begin_closing(reason, kit.prompts)
     state.begin_step()
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
@@ -80,6 +88,22 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     for each in incoming:
         await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
     await kit.compactor.compact(state)
+    spent = checker.passed_by(TokenUsage.zero(), model_of(kit.client))
+    if spent:  # by a summary
+        state.end_unanswered(spent, kit.prompts)
+
+
+def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
+    """Why the next answer has to be the last one, if it has to, and whether there is room for it."""
+    reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
+    model = model_of(kit.client)
+    needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # the first is always asked
+    full = checker.passed_by(needed, model)
+    if full:
+        return reason or full, False
+    if not reason and state.transition_reason == "tool_results":  # the last one for which there is room
+        reason = checker.passed_by(needed + needed, model)
+    return reason, True
 
 
 async def _look_for_more(state: QueryState, kit: Kit) -> None:

@@ -15,9 +15,10 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.kernel.part_events import AnswerParts
 from pure_agent_loop.kernel.redacting import Veil
-from pure_agent_loop.kernel.request import Request, build_request
+from pure_agent_loop.kernel.request import Request, build_request, may_call
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
@@ -39,15 +40,24 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     await note_length(response, state, kit)
     usage = response.usage or usage_of(_prompt_tokens(state), response)
     cost = charge(usage, kit)
-    _take_in(response, usage, cost, call.request, state, kit)
+    _take_in(response, usage, cost, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
-    if kit.budget is not None:
-        kit.budget.add(tool_calls=len(state.pending))
+    _count_calls(state, kit)
     await _tell(response, state.step, kit)
     await call.parts.open_calls()
     return response
+
+
+def _count_calls(state: QueryState, kit: Kit) -> None:
+    """Take the calls from what is left; those that are too many are refused before anybody is asked."""
+    granted, most = len(state.pending), kit.limits.max_tool_calls
+    if most is not None:
+        granted = min(granted, max(0, most - state.ledger.tool_calls))
+    if kit.budget is not None:
+        granted = kit.budget.take_calls(granted)
+    state.refuse_calls(state.pending[granted:], say("no_calls_left"))
 
 
 def _prompt_tokens(state: QueryState) -> int:
@@ -57,13 +67,9 @@ def _prompt_tokens(state: QueryState) -> int:
     return lead + state.context.estimate(state.messages)
 
 
-def _take_in(
-    response: LLMResponse, usage: TokenUsage, cost: float, request: Request, state: QueryState, kit: Kit
-) -> None:
+def _take_in(response: LLMResponse, usage: TokenUsage, cost: float, state: QueryState, kit: Kit) -> None:
     guessed, before = guess(state, kit), len(state.messages)
-    state.add_response(
-        response, usage, cost=cost, tools_offered=request.tools is not None or not len(kit.tools)
-    )
+    state.add_response(response, usage, cost=cost, tools_offered=may_call(state, kit) or not len(kit.tools))
     if is_of_one_request(response):
         state.context.note(usage, guessed, len(state.messages), kept=len(state.messages) > before)
 

@@ -10,6 +10,9 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import takes_meta
 from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.llm.profiles import NO_CALLS
+
+_OF_CALLS = ("tool_choice", "parallel_tool_calls")  # fields for requests whose answer may hold calls
 
 
 class Request(NamedTuple):
@@ -32,13 +35,26 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
-    return Request(messages, offered_tools(state, kit), options)
+    tools = offered_tools(state, kit)
+    if len(kit.tools) and not may_call(state, kit):
+        options = {key: value for key, value in options.items() if key not in _OF_CALLS}
+        options = {**options, "tool_choice": NO_CALLS} if tools else options
+    return Request(messages, tools, options)
+
+
+def may_call(state: QueryState, kit: Kit) -> bool:
+    """True if the next answer may hold calls of tools that there are."""
+    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
+    return bool(len(kit.tools)) and not state.closing and not used_up
 
 
 def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
-    """The tools of the next request; from the first cut result on also the one that reads the rest."""
-    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
-    if not len(kit.tools) or state.closing or used_up:
+    """The tools of the next request; from the first cut result on also the one that reads the rest.
+
+    Where none may be called they are still there if the history holds calls: servers refuse one without.
+    """
+    has_calls = may_call(state, kit) or any(message.get("tool_calls") for message in state.messages)
+    if not len(kit.tools) or not has_calls:
         return None
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
         return kit.tools.all_schemas(kit.prompts)

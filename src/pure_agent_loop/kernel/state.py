@@ -39,6 +39,8 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, V
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.typed import mistyped
 
+NO_CALLS_LEFT = "LimitReached"
+
 
 @dataclass(slots=True)
 class QueryState:
@@ -149,6 +151,17 @@ class QueryState:
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
+    def end_unanswered(self, reason: str, prompts: Prompts) -> None:
+        """End because of a hard limit that leaves no room for a last answer."""
+        self.answer.note = prompts.final_note.format(why=prompts.stopped.get(reason, reason))
+        self.must_close, self.awaiting = "", False
+        self.stop(reason)
+
+    def refuse_calls(self, calls: list[ToolCall], message: str) -> None:
+        """Decide that pending calls are not made, because no more are left."""
+        for call in calls:
+            self.permissions.rulings[call.id] = Ruling("deny", call.arguments, NO_CALLS_LEFT, message)
+
     def add_response(
         self, response: LLMResponse, usage: TokenUsage, *, cost: float = 0.0, tools_offered: bool = True
     ) -> None:
@@ -211,7 +224,8 @@ class QueryState:
         self.results[call_id] = text
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
-            self.ledger.tool_calls += len(self.pending)
+            rulings = self.permissions.rulings.values()
+            self.ledger.tool_calls += len(self.pending) - sum(each.kind == NO_CALLS_LEFT for each in rulings)
             self.drop_calls()
             self.tool_rounds += 1
             self.transition_reason = "tool_results"

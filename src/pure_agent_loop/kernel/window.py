@@ -12,8 +12,10 @@ from pure_agent_loop.kernel.request import offered_tools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import FindsWindow, window_known_to
 from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.abilities import able
 
+SHORT_ANSWER = 100  # tokens
 CHARS_A_TOKEN = 2  # of the window: a result may take about half of it
 
 
@@ -39,6 +41,12 @@ def measure(state: QueryState, kit: Kit) -> ContextSize:
     """The size of the next request, as far as it is known. Sends nothing."""
     tokens, estimated = state.context.length(state.messages, fixed_tokens(state, kit))
     return ContextSize(tokens, window_of(kit), estimated)
+
+
+def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
+    """About what the next request takes, with a short answer."""
+    prompt = measure(state, kit).tokens
+    return TokenUsage(prompt, SHORT_ANSWER, prompt + SHORT_ANSWER, estimated=True)
 
 
 def guess(state: QueryState, kit: Kit) -> int:

@@ -14,6 +14,10 @@ say = Sentences(
         ),
         "rule_asks": ("the rule {rule!r}", "规则 {rule!r}"),
         "mode_asks": ("the mode 'ask'", "'ask' 模式"),
+        "no_calls_left": (
+            "The limit of tool calls is reached; this call was not made.",
+            "已达到工具调用次数上限；这次调用没有执行。",
+        ),
         "question_failed": ("The question failed: {error}", "询问失败：{error}"),
         "hook_failed": ("A hook failed: {error}", "钩子失败：{error}"),
         "no_before_tool": (

@@ -6,7 +6,7 @@ Nothing given is changed; a plain profile leaves everything as it is, and each s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.llm.messages import META, Message, joined_content, tool_message
@@ -40,15 +40,22 @@ def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Messag
     return list(adapted)
 
 
-def adapt_fields(body: dict[str, Any], profile: Profile) -> None:
-    """Rename and remove fields of a request, in place."""
+def adapt_fields(body: dict[str, Any], profile: Profile, keep: Collection[str] = ()) -> None:
+    """Rename and remove fields of a request, in place.
+
+    Args:
+        body: The request.
+        profile: The needs.
+        keep: Fields that are not removed.
+    """
     if profile.output_limit_field:
         for name in TOKEN_LIMITS:
             if name in body and name != profile.output_limit_field:
                 body.setdefault(profile.output_limit_field, body.pop(name))
                 body.pop(name, None)
     for name in profile.refuses:
-        body.pop(name, None)
+        if name not in keep:
+            body.pop(name, None)
 
 
 def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ so an error that repeats teaches nothing twice, and one of another kind is repor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,13 +48,19 @@ class Lesson:
     what: str
 
 
-def learn(profile: Profile, body: Mapping[str, Any], error: LLMError) -> Lesson | None:
+def learn(
+    profile: Profile, body: Mapping[str, Any], error: LLMError, chosen: Collection[str] = ()
+) -> Lesson | None:
     """What to do otherwise after a refusal; None if it says nothing about that.
 
     Args:
         profile: What the refused request was made with.
         body: The refused request.
         error: The refusal.
+        chosen: Fields that a caller has set: they are never left out.
+
+    Raises:
+        LLMError: It refuses one of `chosen`; the message says which and what to do.
     """
     if error.kind not in _KINDS:
         return None
@@ -62,7 +68,36 @@ def learn(profile: Profile, body: Mapping[str, Any], error: LLMError) -> Lesson 
         lesson = rule(profile, body, error.said)
         if lesson is not None and lesson.profile != profile:
             return lesson
-    return None
+    lesson = _refused_field(profile, body, error.said, chosen)
+    if lesson is None:
+        _refuse_choices(profile, body, error, chosen)
+    return lesson
+
+
+def _refuse_choices(
+    profile: Profile, body: Mapping[str, Any], error: LLMError, chosen: Collection[str]
+) -> None:
+    named = _refused_names(profile, error.said, [n for n in body if n in chosen and n not in _NEEDED])
+    if not named:
+        return
+    ways = [_way_out(name, profile.thinking) for name in named]
+    raise LLMError(
+        f"The server refuses {' and '.join(named)}, which this program sets. {' '.join(dict.fromkeys(ways))} "
+        f"The server said: {error.said}",
+        error,
+        kind="bad_request",
+        status=error.status,
+        said=error.said,
+    ) from error
+
+
+def _way_out(name: str, thinking: Collection[str]) -> str:
+    if name in thinking:
+        return (
+            "It stands for thinking_level: use thinking_level='off', a level that this model knows, or "
+            "profile=Profile(..., thinking={...}) with the field that this server reads."
+        )
+    return f"Leave {name} out, or use a model that takes it."
 
 
 def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
@@ -202,14 +237,11 @@ def _keywords(schema: Any) -> Iterator[str]:
             yield from _keywords(each)
 
 
-def _refused_field(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    left = _NEEDED.union(profile.refuses)
-    named = [name for name in body if name not in left and _refuses(words, name)]
-    named += [
-        name
-        for name in profile.thinking  # of these a wrong value is as good as a wrong field
-        if name in body and name not in left and name not in named and _wrong_value(words, name)
-    ]
+def _refused_field(
+    profile: Profile, body: Mapping[str, Any], words: str, chosen: Collection[str]
+) -> Lesson | None:
+    kept = _NEEDED.union(profile.refuses, chosen)
+    named = _refused_names(profile, words, [name for name in body if name not in kept])
     if not named:
         return None
     return Lesson(
@@ -218,6 +250,17 @@ def _refused_field(profile: Profile, body: Mapping[str, Any], words: str) -> Les
     )
 
 
+def _refused_names(profile: Profile, words: str, candidates: Collection[str]) -> list[str]:
+    excluding = _EXCLUDING.search(words)  # then one of those named has to go, and ours goes first
+    named = [n for n in candidates if _refuses(words, n) or (excluding and _names(words, n))]
+    return named + [
+        name
+        for name in profile.thinking  # of these a wrong value is as good as a wrong field
+        if name in candidates and name not in named and _wrong_value(words, name)
+    ]
+
+
+_EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
 # A list of what is allowed instead names fields that are not refused.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
@@ -283,5 +326,4 @@ _RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] =
     _system,
     _messages,
     _schema,
-    _refused_field,
 )

@@ -23,7 +23,7 @@ from pure_agent_loop.llm.addresses import is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
 from pure_agent_loop.llm.lessons import MOST_LESSONS, learn
-from pure_agent_loop.llm.profiles import Profile, check_thinking_level, profile_for
+from pure_agent_loop.llm.profiles import Profile, check_thinking_level, chosen_fields, profile_for
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
@@ -43,7 +43,7 @@ class OpenAIClient(BaseLLMClient):
     """A model behind an OpenAI-compatible server.
 
     What a server refuses is learned from its answer, once: the request is sent again without it, a notice
-    says so, and `profile` holds it from then on.
+    says so, and `profile` holds it from then on. What a caller has set is never left out: that is an error.
 
     Args:
         model: The model's name there.
@@ -74,6 +74,8 @@ class OpenAIClient(BaseLLMClient):
         self.base_url = _checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
+        self.keeps_choices = True  # False where a server is being found out about
+        self._left_out = frozenset(profile.refuses if profile else ())
         key = _checked_key(api_key or os.environ.get("OPENAI_API_KEY") or _key_for(self.base_url))
         self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
         self.secrets = client_secrets(self._settings)
@@ -182,9 +184,16 @@ class OpenAIClient(BaseLLMClient):
         body.update({k: v for k, v in options.items() if v is not None and k not in _NOT_IN_BODY})
         if profile.max_output and not any(body.get(name) for name in TOKEN_LIMITS):
             body["max_tokens"] = profile.max_output
-        adapt_fields(body, profile)
+        adapt_fields(body, profile, self._chosen(profile, options) - self._left_out)
         body.update(options.get("extra_body") or {})
         return body
+
+    def _chosen(self, profile: Profile, options: Mapping[str, Any]) -> frozenset[str]:
+        """The fields that are somebody's choice, not a default of ours."""
+        if not self.keeps_choices:
+            return frozenset()
+        level = options.get("thinking_level") or self.thinking_level
+        return chosen_fields(options) | frozenset(profile.thinking_fields(level))
 
     async def _ask(
         self,
@@ -203,7 +212,7 @@ class OpenAIClient(BaseLLMClient):
                         begun = True
                         yield _ended(delta, body, profile)
             except LLMError as error:
-                notice = None if begun else self._learn(profile, body, error)
+                notice = None if begun else self._learn(profile, body, error, options)
                 if notice is None:
                     raise
             else:
@@ -215,11 +224,17 @@ class OpenAIClient(BaseLLMClient):
             async for delta in deltas:
                 yield delta
 
-    def _learn(self, profile: Profile, body: Mapping[str, Any], error: LLMError) -> Delta | None:
-        """Change the profile after a refusal, if it says how."""
+    def _learn(
+        self, profile: Profile, body: Mapping[str, Any], error: LLMError, options: Mapping[str, Any]
+    ) -> Delta | None:
+        """Change the profile after a refusal, if it says how.
+
+        Raises:
+            LLMError: It refuses what a caller has set.
+        """
         if self.profile is not profile:
             return Delta()  # another request has learned something meanwhile
-        lesson = learn(profile, body, error)
+        lesson = learn(profile, body, error, self._chosen(profile, options))
         if lesson is None:
             return None
         self.profile = lesson.profile

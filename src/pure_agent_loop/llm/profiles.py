@@ -1,4 +1,7 @@
-"""What providers and model families need, as data. First match wins; yours go first with `register`."""
+"""Fields of requests, and what providers and model families need of them, as data.
+
+Of the profiles the first match wins; yours go first with `register`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,55 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+
+# The chat-completions protocol, as `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54) lists it,
+# without what a run writes itself (model, messages, tools) and `n`: a run reads one answer.
+PROTOCOL_FIELDS = frozenset((
+    "audio", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
+    "metadata", "modalities", "moderation", "parallel_tool_calls", "prediction", "presence_penalty",
+    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning_effort",
+    "response_format", "safety_identifier", "seed", "service_tier", "stop", "store", "stream",
+    "stream_options", "temperature", "tool_choice", "top_logprobs", "top_p", "user", "verbosity",
+    "web_search_options",
+))  # fmt: skip
+# Keywords of the SDK's own calls; of these only `extra_body` becomes part of the request's body.
+TRANSPORT_FIELDS = frozenset({"extra_headers", "extra_query", "timeout"})
+REQUEST_FIELDS = PROTOCOL_FIELDS | TRANSPORT_FIELDS | {"extra_body"}
+
+
+class Default:
+    """Marks the value of a field that this package chose, so that it may be left out where it is refused."""
+
+    __slots__ = ()
+
+
+class DefaultFloat(Default, float):
+    """A number of ours."""
+
+    __slots__ = ()
+
+
+class DefaultInt(Default, int):
+    """A whole number of ours."""
+
+    __slots__ = ()
+
+
+class DefaultText(Default, str):
+    """A word of ours."""
+
+    __slots__ = ()
+
+
+DEFAULT_TEMPERATURE = DefaultFloat(0.7)
+NO_CALLS = DefaultText("none")  # of `tool_choice`
+
+
+def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that a caller has set, those of ``extra_body`` included."""
+    own = {name for name, value in options.items() if value is not None and not isinstance(value, Default)}
+    return frozenset(own | set(options.get("extra_body") or ()))
+
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
 THINKING_LEVELS: tuple[str, ...] = get_args(ThinkingLevel)

@@ -121,7 +121,7 @@ def settle(
     name = _first(environ, ("--model", model), "PAL_MODEL", "OPENAI_MODEL")
     url = _first(environ, ("--base-url", base_url), "PAL_BASE_URL", "OPENAI_BASE_URL")
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
-    if name and is_embedded_name(name.value) and (url is None or url.rank > name.rank):
+    if name and is_embedded_name(name.value) and url is None:
         return Embedded(name.value, f"asked for by {name.source}")
     if name and name.value in embedded and url is None:
         return Embedded(f"local:{name.value}", f"asked for by {name.source}")
@@ -221,8 +221,8 @@ def choose_model(
     """Pick a model and build its client. Blocks: it may look for servers, download and start one.
 
     Args:
-        model: A name; ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded one; a `DefaultModel`
-            or None if the caller has no wish.
+        model: A name; without an address ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded one; a
+            `DefaultModel` or None if the caller has no wish.
         api_key: The key, if given.
         base_url: The address, if given.
         thinking_level: For servers that know it.
@@ -233,7 +233,7 @@ def choose_model(
         ConfigError: Nothing was asked for and nothing is at hand; the message lists what to do.
     """
     tell = on_progress or _ignore
-    if model is not None and is_embedded_name(model):
+    if model is not None and is_embedded_name(model) and not names_server(base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or api_key or base_url or _environment_names_one():
@@ -264,6 +264,11 @@ def client_for(
     if name is DEFAULT_MODEL and choice.model != name:
         LOG.warning("Using %s.", choice.reason)
     return choice.client, (f"Model: {choice.reason}.",)
+
+
+def names_server(base_url: str | None) -> bool:
+    """True if an address is given, as an argument or in the environment: it wins over an embedded name."""
+    return bool(base_url or os.environ.get("OPENAI_BASE_URL"))
 
 
 def is_embedded_name(model: str) -> bool:

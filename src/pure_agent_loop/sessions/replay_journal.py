@@ -16,6 +16,7 @@ from pure_agent_loop.errors import LLMError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
@@ -111,8 +112,15 @@ class RecordedBudget(Budget):
     @property
     def used_up(self) -> str:
         """Whether it is what ends the run at the next checkpoint."""
+        return "shared" if self._said("closing") else ""
+
+    def passed_by(self, usage: TokenUsage, model: str) -> str:  # noqa: ARG002 - what counts is what happened
+        """Whether it ended the run there without a further request."""
+        return "shared" if self._said("stop_reason") and not self._said("closing") else ""
+
+    def _said(self, name: str) -> bool:
         state = self.journal.window.state
-        return "shared" if state is not None and state.get("closing") == "budget" else ""
+        return state is not None and state.get(name) == "budget"
 
 
 class ReplayJournal:

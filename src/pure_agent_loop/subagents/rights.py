@@ -10,6 +10,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionPolicy
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -126,6 +127,15 @@ class FamilyBudget(Budget):
         super().add(tokens=tokens, tool_calls=tool_calls, cost=cost)
         if self._above is not None:
             self._above.add(tokens=tokens, tool_calls=tool_calls, cost=cost)
+
+    def take_calls(self, wanted: int) -> int:
+        """Count calls that are about to be made, here and above; see `Budget.take_calls`."""
+        return super().take_calls(wanted if self._above is None else self._above.take_calls(wanted))
+
+    def passed_by(self, usage: TokenUsage, model: str) -> str:
+        """Which limit a further request would pass, above too; see `Budget.passed_by`."""
+        found = super().passed_by(usage, model)
+        return found or ("" if self._above is None else self._above.passed_by(usage, model))
 
     @property
     def used_up(self) -> str:

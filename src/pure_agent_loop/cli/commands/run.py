@@ -13,10 +13,11 @@ from typing import Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.arguments import (
-    DEFAULT_MAX_STEPS,
     add_database,
+    add_limits,
     add_model_choice,
     describe,
+    limits_of,
 )
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, code_for_stop
@@ -31,11 +32,9 @@ from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.runs.choose import Choice
-from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
@@ -78,6 +77,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
     add_model_choice(parser.add_argument_group("model"))
     _add_work_options(parser.add_argument_group("work"))
+    add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
     _add_permission_options(parser.add_argument_group("permissions"))
     _add_output_options(parser.add_argument_group("output"))
@@ -118,14 +118,6 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         "--explain",
         action="store_true",
         help="show the first request and the limits; send nothing to the model",
-    )
-    group.add_argument(
-        "--max-steps",
-        "--max-turns",
-        type=positive,
-        default=DEFAULT_MAX_STEPS,
-        metavar="N",
-        help=f"hard limit of model requests (default: {DEFAULT_MAX_STEPS})",
     )
 
 
@@ -262,7 +254,7 @@ def _agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
-        limits=LoopLimits(max_turns=options.max_steps),
+        limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,
         emit_reasoning_events=options.thinking != "off",

@@ -144,7 +144,7 @@ def _default_agent(output: Output) -> Agent:
     return Agent(
         llm=choice.client,
         tools=starter_tools(Path.cwd()),
-        limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS),
+        limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None),
         audit=AuditLog(),
     )
 

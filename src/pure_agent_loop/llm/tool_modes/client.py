@@ -211,6 +211,7 @@ class ToolModeClient(BaseLLMClient):
         Raises:
             LLMError: It cannot be asked in this mode.
         """
+        tools, options = self._callable(tools, options)
         if self._is_plain(messages, tools):
             return Shaped(messages, tools, dict(options))
         shape = self._shape_text if self.current == "text" else self._shape_json
@@ -225,12 +226,22 @@ class ToolModeClient(BaseLLMClient):
             for each in tools
         ]
 
+    def _callable(
+        self, tools: Tools | None, options: Mapping[str, Any]
+    ) -> tuple[Tools | None, Mapping[str, Any]]:
+        """The tools and options; no tools where they are put into words and must not be called."""
+        if self.current != "native" and tools and options.get("tool_choice") == "none":
+            return None, without_tools(options)
+        return tools, options
+
     def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
         return self.current == "native" or (not tools and not any(map(_is_of_tools, messages)))
 
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
+        tools, given = self._callable(tools, options)
+        options = dict(given)
         if self._is_plain(messages, tools):
             return self._native(messages, tools, options)
         tools = self._shown_how(tools or [])
@@ -241,7 +252,7 @@ class ToolModeClient(BaseLLMClient):
     async def _native(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        watch = _NativeReader(tools) if tools else None
+        watch = _NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
         async with aclosing(stream_of(self.inner, messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield watch.take(delta) if watch else delta
