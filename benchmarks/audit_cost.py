@@ -18,7 +18,7 @@ from typing import Any
 
 from pure_agent_loop.audit import AuditLog, history, verify
 from pure_agent_loop.audit.chain import Chain
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 
 
 def one_call(log: AuditLog, number: int, text: str) -> None:

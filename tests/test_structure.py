@@ -19,14 +19,13 @@ LAYERS = [
     (
         "vocabulary",
         """
-        llm.tool_modes runs kernel schema support.front_matter support.disk support.writer_lock
-        support _version errors support.text support.abilities kernel.stop_reasons
-        support.terminal prompts support.clock cancel events
-        inbox kernel.journal support.threads support.paths parts hooks tool_context
-        support.locking media support.shared_file llm llm.values support.redaction
-        support.secret_shapes support.secret_keys llm.addresses support.child support.numbers
-        support.secret_shapes support.numbers support.typed
-        support.language kernel.words
+        kernel.tools llm.tool_modes runs kernel schema support.front_matter support.disk
+        support.writer_lock support _version errors support.text support.abilities
+        kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
+        kernel.journal support.threads support.paths parts hooks tool_context support.locking media
+        support.shared_file llm llm.values support.redaction support.secret_shapes
+        support.secret_keys llm.addresses support.child support.numbers support.secret_shapes
+        support.numbers support.typed support.language kernel.words
         """,
     ),
     (
@@ -40,11 +39,10 @@ LAYERS = [
         """
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
-        llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask
-        llm.tool_modes.choose llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill
-        schema.examples         llm.messages llm.tokens tool schema.build
-        schema.signature schema.docstrings schema.tidy schema.problems llm.adapt llm.lessons
-        kernel.long_results kernel.observers
+        llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
+        llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill schema.examples
+        llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
+        schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words
         """,
     ),
@@ -58,9 +56,9 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.redacting kernel.part_events kernel.hook_calls kernel.gate
-        kernel.overflow compaction kernel.equip kernel.model_call kernel.observer_calls
-        kernel.tool_round
+        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.gate
+        kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
+        kernel.tools.tool_round
         """,
     ),
     (
@@ -72,8 +70,9 @@ LAYERS = [
     (
         "facades",
         """
-        result runs.stream support.portal runs.options runs.run runs.start conversation explain runs.checks
-        runs.fields agent ai_client loop llm.sdk_errors llm.openai_client local runs.choose sessions session
+        result runs.stream support.portal runs.options runs.run runs.start conversation explain
+        runs.checks runs.fields agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.choose sessions session
         """,
     ),
     (

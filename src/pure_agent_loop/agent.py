@@ -17,8 +17,8 @@ from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
-from pure_agent_loop.kernel.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
+from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.messages import Message

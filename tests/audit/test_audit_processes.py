@@ -15,7 +15,7 @@ from processes import python, start
 from pure_agent_loop.audit import history, verify
 from pure_agent_loop.audit.chain import Chain
 from pure_agent_loop.audit.head import read_head
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 and fork")
 
@@ -31,7 +31,7 @@ for number in range(int(sys.argv[2])):
 WORK = """
 import os, sys
 from logs import make_log
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 log = make_log(sys.argv[1], file_bytes=400_000)
 for _ in range(15):
     record = CallRecord("act", {str(n): "x" * 1_900 for n in range(5)}, "allow")

@@ -15,7 +15,7 @@ from processes import python
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.audit import AuditError, AuditLog, default_redaction, history, verify
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and modes of files")
 
@@ -170,7 +170,7 @@ FULL = """
 import resource, sys
 from logs import call, make_log
 from pure_agent_loop.audit import AuditError
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 log = make_log(sys.argv[1], durable=True)
 for _ in range(3):
     call(log)

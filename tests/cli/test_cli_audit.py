@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.kernel.observers import CallRecord
+from pure_agent_loop.kernel.tools.observers import CallRecord
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028forged"
 

@@ -11,7 +11,7 @@ import time
 from tests.helpers import E, may_call, of_type, run_agent, run_kernel, tool_texts
 
 from pure_agent_loop import Agent, LoopLimits, tool
-from pure_agent_loop.kernel.long_results import ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.tools.long_results import ResultFolder, cut_text, mentioned
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, call
 

@@ -22,7 +22,7 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import equipped, spoken
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
-from pure_agent_loop.kernel.tool_round import run_calls
+from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
 from pure_agent_loop.llm.response import LLMResponse

@@ -18,7 +18,7 @@ from pure_agent_loop.audit.folder import default_folder
 from pure_agent_loop.audit.redact import Redact, default_redaction
 from pure_agent_loop.audit.seal import Sealer
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.observers import CallRecord, CallStatus
+from pure_agent_loop.kernel.tools.observers import CallRecord, CallStatus
 from pure_agent_loop.support.text import as_text, clean_text, shorten, to_jsonable
 
 RESULT_CHARS = 2_000

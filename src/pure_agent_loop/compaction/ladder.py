@@ -13,8 +13,8 @@ from pure_agent_loop.compaction.summary import Summariser, is_worth_it
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
-from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, ResultFolder
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ReadableTools, ResultFolder
 from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, user_message

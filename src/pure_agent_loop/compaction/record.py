@@ -15,7 +15,7 @@ from pure_agent_loop.compaction.shape import (
     is_spoken,
     strings_in,
 )
-from pure_agent_loop.kernel.long_results import mentioned
+from pure_agent_loop.kernel.tools.long_results import mentioned
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_tokens
 from pure_agent_loop.prompts import Prompts

@@ -18,7 +18,7 @@ from pure_agent_loop.compaction.shape import (
     joined,
     units_of,
 )
-from pure_agent_loop.kernel.long_results import mentioned
+from pure_agent_loop.kernel.tools.long_results import mentioned
 from pure_agent_loop.llm.messages import Message, user_message
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts

@@ -10,10 +10,10 @@ from pure_agent_loop.compaction.shape import MadeCall, calls_in, content_text, e
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.long_results import ResultFolder, mentioned
 from pure_agent_loop.kernel.model_call import charge, listen
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.long_results import ResultFolder, mentioned
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message

@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any
 
 from pure_agent_loop.kernel.kit import Ends, Kit, KnowsKit, KnowsRun
-from pure_agent_loop.kernel.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import speaking

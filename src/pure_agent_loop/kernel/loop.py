@@ -6,13 +6,13 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.equip import end_background, equipped, spoken
-from pure_agent_loop.kernel.hook_calls import wants_more
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
-from pure_agent_loop.kernel.tool_round import run_calls
+from pure_agent_loop.kernel.tools.hook_calls import wants_more
+from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.kernel.window import measure, next_usage
 from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.base import model_of

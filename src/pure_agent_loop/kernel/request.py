@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.long_results import ReadableTools
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.long_results import ReadableTools
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import takes_meta
 from pure_agent_loop.llm.messages import Message

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.observers import Auditor, Snapshots
+from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 
 
 @dataclass(frozen=True, slots=True)

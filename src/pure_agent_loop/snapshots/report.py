@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pure_agent_loop.kernel.observers import ChangeKind, FileChange
+from pure_agent_loop.kernel.tools.observers import ChangeKind, FileChange
 from pure_agent_loop.snapshots.differ import text_of, unified
 from pure_agent_loop.snapshots.restore import changed_paths
 from pure_agent_loop.snapshots.scan import is_secret

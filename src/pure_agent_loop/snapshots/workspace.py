@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.observers import FileChange, StepChanges
+from pure_agent_loop.kernel.tools.observers import FileChange, StepChanges
 from pure_agent_loop.snapshots.camera import Camera, Picture
 from pure_agent_loop.snapshots.journal import History, Journal, Record, Step, new_id
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, unkept

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.observers import Snapshots, StepChanges
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionPolicy

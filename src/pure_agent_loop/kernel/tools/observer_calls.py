@@ -8,8 +8,8 @@ from contextlib import suppress
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.observers import CallRecord, CallStatus, StepChanges
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.observers import CallRecord, CallStatus, StepChanges
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolOutcome

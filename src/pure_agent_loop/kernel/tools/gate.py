@@ -20,9 +20,9 @@ from typing import Any
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
-from pure_agent_loop.kernel.hook_calls import before_tool, gone
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (

@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_result
-from pure_agent_loop.kernel.gate import decide
-from pure_agent_loop.kernel.hook_calls import after_tool
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
-from pure_agent_loop.kernel.observer_calls import audited, keep_before, may_change, note_denied, tell_changes
 from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.tools.gate import decide
+from pure_agent_loop.kernel.tools.hook_calls import after_tool
+from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.tools.observer_calls import (
+    audited,
+    keep_before,
+    may_change,
+    note_denied,
+    tell_changes,
+)
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
