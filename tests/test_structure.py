@@ -19,13 +19,13 @@ LAYERS = [
     (
         "vocabulary",
         """
-        kernel.tools llm.tool_modes runs kernel schema support.front_matter support.disk
-        support.writer_lock support _version errors support.text support.abilities
+        support.secrets kernel.tools llm.tool_modes runs kernel schema support.front_matter
+        support.disk support.writer_lock support _version errors support.text support.abilities
         kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
         kernel.journal support.threads support.paths parts hooks tool_context support.locking media
-        support.shared_file llm llm.values support.redaction support.secret_shapes
-        support.secret_keys llm.addresses support.child support.numbers support.secret_shapes
-        support.numbers support.typed support.language kernel.words
+        support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
+        support.secrets.secret_keys llm.addresses support.child support.numbers
+        support.secrets.secret_shapes support.numbers support.typed support.language kernel.words
         """,
     ),
     (

@@ -45,7 +45,7 @@ from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import begin_run
-from pure_agent_loop.support.redaction import Redactor, redactor_for
+from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pure_agent_loop.runs.checks import check_client, check_types
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import start_state
-from pure_agent_loop.support.redaction import redactor_for
+from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
 DEFAULT_MAX_STEPS = 15

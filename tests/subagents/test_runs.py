@@ -444,7 +444,7 @@ def test_a_child_that_was_not_waited_for_goes_on():
 
 
 def test_secrets_and_the_audit_log_hold_below():
-    from pure_agent_loop.support.redaction import Redactor
+    from pure_agent_loop.support.secrets.redaction import Redactor
 
     class Log:
         calls: ClassVar[list[tuple[str, str, str]]] = []

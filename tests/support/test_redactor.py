@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.redaction import Redactor, redactor_for, shown_url
+from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for, shown_url
 
 VALUE = 'Zq7+/x"9-Lk&<2 v_é'
 LETTERS = "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1xY2zA4bC5"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pure_agent_loop
-from pure_agent_loop.support.redaction import Redactor
+from pure_agent_loop.support.secrets.redaction import Redactor
 
 ANY = random.Random(7)
 ALNUM, HEX = string.ascii_letters + string.digits, "0123456789abcdef"

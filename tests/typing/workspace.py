@@ -19,7 +19,7 @@ from pure_agent_loop.durable import Engine, Schedule, submit, to_file
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager
-from pure_agent_loop.support.redaction import Redactor
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.testing import ScriptedLLM
 from pure_agent_loop.toolbox import (
     Fetch,

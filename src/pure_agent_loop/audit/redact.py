@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pure_agent_loop.support.redaction import Redactor
+from pure_agent_loop.support.secrets.redaction import Redactor
 
 Redact = Callable[[Any], Any]
 

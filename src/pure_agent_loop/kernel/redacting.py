@@ -7,7 +7,7 @@ from dataclasses import replace
 from pure_agent_loop.events import Emit, Event, EventType
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.support.redaction import Redactor, StreamRedactor
+from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 
 _PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
 

@@ -28,7 +28,7 @@ from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.portal import close_at_exit
-from pure_agent_loop.support.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
 from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.support.portal import run_sync
-from pure_agent_loop.support.redaction import shown_url
+from pure_agent_loop.support.secrets.redaction import shown_url
 
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0

@@ -34,7 +34,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
 from pure_agent_loop.sessions.store import SessionLog, is_remote
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.redaction import Redactor
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome

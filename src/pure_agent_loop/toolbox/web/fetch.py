@@ -21,7 +21,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, current_prompts
-from pure_agent_loop.support.redaction import shown_url
+from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.untrusted import mark_untrusted

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.secret_shapes import remove_shapes
+from pure_agent_loop.support.secrets.secret_shapes import remove_shapes
 from pure_agent_loop.support.text import to_jsonable
 
 MIN_LENGTH = 8  # a shorter value stands in too many texts by chance

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from math import log2
 
-from pure_agent_loop.support.secret_keys import KEYS
+from pure_agent_loop.support.secrets.secret_keys import KEYS
 
 _ENTROPY_BITS = 3.0
 _MIN_DISTINCT = 8
