@@ -40,7 +40,8 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
-        llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill schema.examples
+        llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
+        schema.examples
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words

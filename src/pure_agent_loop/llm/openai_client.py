@@ -48,7 +48,7 @@ class OpenAIClient(BaseLLMClient):
     Args:
         model: The model's name there.
         api_key: The key; else ``OPENAI_API_KEY``. Not needed for servers on this machine.
-        base_url: The server, usually ending in ``/v1``; else ``OPENAI_BASE_URL``, else OpenAI.
+        base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         profile: What the server needs; found by address and model name if None.
         client_kwargs: Passed on to ``openai.AsyncOpenAI`` (``timeout``, ``default_headers``, ...).
@@ -218,9 +218,8 @@ class OpenAIClient(BaseLLMClient):
             else:
                 return
             yield notice
-        async with aclosing(
-            self._send(self.request_body(messages, tools, options, stream), options)
-        ) as deltas:
+        body = self.request_body(messages, tools, options, stream)
+        async with aclosing(self._send(body, options)) as deltas:
             async for delta in deltas:
                 yield delta
 
@@ -326,7 +325,7 @@ def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, AsyncOpenAI]) -
 
 def _ended(delta: Delta, body: Mapping[str, Any], profile: Profile) -> Delta:
     """The same; a limit that was the profile's and not the caller's ends the answer for good."""
-    is_ours = profile.max_output is not None and body.get("max_tokens") == profile.max_output
+    is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
     return (
         delta._replace(finish_reason=OUTPUT_LIMIT) if is_ours and delta.finish_reason == "length" else delta
     )

@@ -1,1 +1,1 @@
-"""The calls of one answer: decided about by the gate, run together, told to those who watch, their results kept whole."""
+"""The calls of one answer: decided about by the gate, run together, told to those who watch."""

@@ -22,11 +22,12 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
-from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, OUTPUT_LIMIT, LLMResponse, assembled
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
 from pure_agent_loop.llm.tool_modes.chooser import Chooser, without_tools
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
+from pure_agent_loop.llm.tool_modes.native import NativeReader, is_cut
 from pure_agent_loop.llm.tool_modes.react import (
     STOP,
     ReactReader,
@@ -34,8 +35,7 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_history,
     write_react,
 )
-from pure_agent_loop.llm.tool_modes.recover import TextCalls
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import Prompts
 
 ToolMode = Literal["auto", "native", "json", "text"]
@@ -252,7 +252,7 @@ class ToolModeClient(BaseLLMClient):
     async def _native(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        watch = _NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
+        watch = NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
         async with aclosing(stream_of(self.inner, messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield watch.take(delta) if watch else delta
@@ -358,55 +358,22 @@ class ToolModeClient(BaseLLMClient):
         """Stream without tools, and let `reader` make calls of the text."""
         is_constrained = "response_format" in shaped.options
         think = ThinkSplitter()
-        is_cut = False
+        was_cut = False
         async with aclosing(stream_of(self.inner, *shaped)) as deltas:
             async for delta in deltas:
-                is_cut = is_cut or _is_cut(delta)
+                was_cut = was_cut or is_cut(delta)
                 text, reasoning = think.feed(delta.text)
                 read = reader.feed(text)
                 # A constrained answer that was cut off is not gone on with: the next one begins anew.
-                reason = OUTPUT_LIMIT if is_cut and is_constrained else delta.finish_reason
+                reason = OUTPUT_LIMIT if was_cut and is_constrained else delta.finish_reason
                 reasoning = delta.reasoning + reasoning + read.reasoning
                 yield delta._replace(text=read.text, reasoning=reasoning, finish_reason=reason)
         text, reasoning = think.flush()
-        read, last = reader.feed(text), reader.finish(is_cut=is_cut)
+        read, last = reader.feed(text), reader.finish(is_cut=was_cut)
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
 
 
-class _NativeReader:
-    """Native calls as they are; calls left in the text are recovered if there are no native ones."""
-
-    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
-        self._think = ThinkSplitter()
-        self._scanner = TextCalls(tools)
-        self._saw_call = False
-        self._is_cut = False
-
-    def take(self, delta: Delta) -> Delta:
-        self._is_cut = self._is_cut or _is_cut(delta)
-        text, reasoning = self._think.feed(delta.text)
-        if delta.tool_calls and not self._saw_call:
-            self._saw_call = True
-            text = self._scanner.held + text
-        shown = text if self._saw_call else self._scanner.feed(text)
-        return delta._replace(text=shown, reasoning=delta.reasoning + reasoning)
-
-    def finish(self) -> Delta:
-        text, reasoning = self._think.flush()
-        if self._saw_call:
-            return Delta(text, reasoning)
-        shown = self._scanner.feed(text)
-        calls, rest = self._scanner.finish(is_cut=self._is_cut, has_thought=self._think.has_opened)
-        parts = tuple(ToolCallDelta(i, None, call.name, call.arguments) for i, call in enumerate(calls))
-        return Delta(shown + rest, reasoning, parts)
-
-
 _NOTHING = Delta()
-
-
-def _is_cut(delta: Delta) -> bool:
-    reason = (delta.finish_reason or "").lower()
-    return FINISH_REASONS.get(reason, reason) in CUT_OFF
 
 
 def _is_of_tools(message: Message) -> bool:
