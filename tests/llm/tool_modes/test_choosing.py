@@ -1,0 +1,174 @@
+"""Choose by likelihood, then fill in: what is asked of a server that says how likely its tokens are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pure_agent_loop import Agent, BaseLLMClient, ConfigError, LLMResponse, Profile, Tool, tool
+from pure_agent_loop.llm.tool_modes.examples import filled_examples
+from pure_agent_loop.llm.tool_modes.fill import numbers_in, pieces_of
+from pure_agent_loop.testing import ScriptedLLM, check_history
+
+SMALL = Profile("small", likelihoods=True, able=False, tool_mode="json")
+LIKELY, UNLIKELY = -1.0, -20.0
+
+
+class Likely(BaseLLMClient):
+    """A model that finds a name likely where the question holds its word in `likes`, and writes `values`."""
+
+    def __init__(self, likes: dict[str, str], values: list[Any], profile: Profile = SMALL) -> None:
+        self.likes, self.values, self.profile = likes, list(values), profile
+        self.requests: list[tuple[list[dict[str, Any]], dict[str, Any]]] = []
+        self.tells = True
+
+    async def gives_likelihoods(self) -> bool:
+        return bool(self.profile.likelihoods)
+
+    async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
+        self.requests.append((messages, options))
+        asked = messages[-1]["content"]
+        if not options.get("logprobs"):
+            value = self.values.pop(0)
+            reason = "length" if value == "cut" else "stop"
+            text = (
+                '{"city": "Os' if value == "cut" else value if isinstance(value, str) else json.dumps(value)
+            )
+            return LLMResponse(text, finish_reason=reason)
+        [name] = options["response_format"]["json_schema"]["schema"]["enum"]
+        good = any(word in asked and liked == name for word, liked in self.likes.items())
+        tokens = [('"', 0.0), (name, LIKELY if good else UNLIKELY), ('"', 0.0)]
+        content = [{"token": token, "logprob": likely} for token, likely in tokens]
+        raw = {"choices": [{"logprobs": {"content": content} if self.tells else None}]}
+        return LLMResponse(f'"{name}"', finish_reason="stop", raw=raw)
+
+    def filled(self) -> list[dict[str, Any]]:
+        """The schemas that arguments were asked for with."""
+        formats = [options["response_format"] for _, options in self.requests if "max_tokens" in options]
+        return [
+            each["json_schema"]["schema"] for each in formats if "properties" in each["json_schema"]["schema"]
+        ]
+
+
+@tool(examples=[("How warm is it in Rome?", {"city": "Rome"})])
+def weather(city: str) -> str:
+    """Say what the weather is like in a city."""
+    return f"rain in {city}"
+
+
+@tool
+def clock() -> str:
+    """Say what time it is."""
+    return "noon"
+
+
+def calls_of(result: Any) -> list[tuple[str, Any]]:
+    return [(e.data["tool"], e.data["args"]) for e in result.events if e.type.value == "action"]
+
+
+def test_the_likeliest_tool_is_called_and_its_result_is_followed_by_an_answer():
+    model = Likely({"umbrella": "weather", "time": "clock"}, [{"city": "Oslo"}, "It rains in Oslo."])
+    result = Agent(llm=model, tools=[weather, clock]).run("Do I need an umbrella in Oslo?")
+    assert calls_of(result) == [("weather", {"city": "Oslo"})]
+    assert (result.content, result.stop_reason) == ("It rains in Oslo.", "completed")
+    assert check_history(result.messages) == []
+    assert "rain in Oslo" in model.requests[-1][0][-1]["content"]
+
+
+def test_a_tool_without_arguments_needs_no_request_for_them():
+    model = Likely({"time": "clock"}, ["It is noon."])
+    assert calls_of(Agent(llm=model, tools=[weather, clock]).run("What time is it?")) == [("clock", {})]
+
+
+def test_where_nothing_gains_it_answers_and_the_likelihoods_without_content_are_asked_once():
+    model = Likely({}, ["Hi.", "Hi again."])
+    agent = Agent(llm=model, tools=[weather, clock])
+    assert agent.run("Hello").content == "Hi."
+    first = len(model.requests)
+    assert agent.run("Hello").content == "Hi again."
+    assert len(model.requests) - first < first
+
+
+def test_a_value_that_was_made_up_is_chosen_among_what_was_said():
+    model = Likely({"umbrella": "weather"}, [{"city": "Paris"}, {"city": "Oslo"}, "It rains."])
+    result = Agent(llm=model, tools=[weather]).run("An umbrella in Oslo?")
+    assert calls_of(result) == [("weather", {"city": "Oslo"})]
+    again = model.filled()[1]["properties"]["city"]["enum"]
+    assert "Oslo" in again
+    assert "Paris" not in again
+
+
+def test_an_able_model_keeps_its_value_writes_several_calls_and_goes_on():
+    able = replace(SMALL, able=True)
+    values = [
+        [{"city": "Paris"}, {"city": "Rome"}],
+        {"tool": "final_answer", "arguments": {"answer": "Both."}},
+    ]
+    model = Likely({"umbrella": "weather"}, values, able)
+    result = Agent(llm=model, tools=[weather]).run("An umbrella there?")
+    assert calls_of(result) == [("weather", {"city": "Paris"}), ("weather", {"city": "Rome"})]
+    assert result.content == "Both."
+
+
+@pytest.mark.parametrize("solves", [True, False])
+def test_a_model_is_tried_on_worked_examples_once(solves):
+    solutions = [shot.calls for shot in filled_examples("en")]
+    tried = solutions if solves else [[{"restaurant": "Oslo"}]]
+    first = [{"city": "Oslo"}]
+    after = {"tool": "final_answer", "arguments": {"answer": "Done."}} if solves else "Done."
+    model = Likely(
+        {"umbrella": "weather"}, [*tried, first if solves else first[0], after], replace(SMALL, able=None)
+    )
+    result = Agent(llm=model, tools=[weather]).run("An umbrella in Oslo?")
+    assert (calls_of(result), result.content) == ([("weather", {"city": "Oslo"})], "Done.")
+
+
+def test_a_server_that_does_not_tell_is_asked_for_one_action():
+    model = Likely({"umbrella": "weather"}, [{"tool": "final_answer", "arguments": {"answer": "No."}}])
+    model.tells = False
+    assert Agent(llm=model, tools=[weather]).run("An umbrella?").content == "No."
+
+
+def test_arguments_that_were_cut_off_are_told_to_the_model_and_never_run():
+    model = Likely({"umbrella": "weather"}, ["cut", "Sorry."])
+    result = Agent(llm=model, tools=[weather]).run("An umbrella in Oslo?")
+    assert result.content == "Sorry."
+    assert [e.data["is_error"] for e in result.events if e.type.value == "observation"] == [True]
+
+
+def test_constrained_output_that_was_cut_off_is_never_continued():
+    def cut(messages: Any, tools: Any, options: Any) -> LLMResponse:
+        return LLMResponse('{"tool": "final_answer", "arguments": {"answer": "It is', finish_reason="length")
+
+    class Cut(BaseLLMClient):
+        async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
+            return cut(messages, tools, options)
+
+    result = Agent(llm=Cut(), tools=[weather], tool_mode="json").run("?")
+    assert result.stop_reason == "output_limit"
+    assert result.content.startswith("It is")
+    assert result.steps == 1
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("json", True), ("text", True), ("native", False)])
+def test_worked_examples_are_shown_where_tools_are_words(mode, shown):
+    script = {"json": '{"tool": "final_answer", "arguments": {"answer": "No."}}', "text": "Final Answer: No."}
+    with ScriptedLLM([script.get(mode, "No.")]) as llm:
+        Agent(llm=llm, tools=[weather], tool_mode=mode).run("?")
+    asked = llm.requests[0]
+    assert ("in Rome" in json.dumps(asked.messages)) == shown
+    assert "in Rome" not in json.dumps(asked.tools)
+
+
+@pytest.mark.parametrize("examples", [["x"], [("x", "y")], [(1, {})], [("a", {}, 2)]])
+def test_an_example_of_another_shape_is_refused(examples):
+    with pytest.raises(ConfigError, match="an example must be"):
+        Tool(weather.function, examples=examples)
+
+
+def test_pieces_and_numbers_of_a_text():
+    assert {"Oslo", "in Oslo", "St. John's"} <= set(pieces_of("rain in Oslo, or St. John's?"))
+    assert numbers_in("3 of 1,000 and -2.5, not a4") == [3, 1000, -2.5]
