@@ -48,7 +48,7 @@ def test_the_words_are_those_of_the_library():
 def test_single_decides_about_tools_once(pal):
     done, server = run(pal, [[LOOK, COUNT], "42."], "--mode", "single")
     assert (done.returncode, done.stdout) == (0, "42.\n")
-    assert ["tools" in request.body for request in server.requests] == [True, False]
+    assert [request.body.get("tool_choice") for request in server.requests] == [None, "none"]
 
 
 @pytest.mark.parametrize("mode", PERMISSION_MODES)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from pure_agent_loop.support.child import find_program
 from pure_agent_loop.toolbox.sandbox.environment import SAFE_PATH
 from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS
 
@@ -91,8 +91,8 @@ def missing(names: list[str], path: str) -> Iterator[str]:
         path: The ``PATH`` that commands have.
     """
     for name in dict.fromkeys(names):
-        there = shutil.which(name) if re.fullmatch(r"[\w.+-]+", name) else None
-        if there and not shutil.which(name, path=path):
+        there = find_program(name) if re.fullmatch(r"[\w.+-]+", name) else None
+        if there and not any((Path(folder) / name).is_file() for folder in path.split(":")):
             yield f"{name} is {there}, which the sandbox does not show"
 
 
