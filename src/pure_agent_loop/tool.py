@@ -132,7 +132,7 @@ class Tool:
                 "Give another one with @tool(name='...')."
             )
         if timeout is not None and not _is_positive(timeout):
-            raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be more than 0 seconds.")
+            raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
         if parameters is not None and not _is_mapping(parameters):
             raise ConfigError(
                 f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."

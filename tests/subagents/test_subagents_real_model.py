@@ -1,4 +1,4 @@
-"""The embedded model as the agent and as its subagents."""
+"""The embedded model as subagents of an agent that gives each task it is told to give."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ import pytest
 from tests.helpers import E, check_result, of_type
 from tests.subagents.family import notices
 
-from pure_agent_loop import Agent, LoopLimits
+from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, LoopLimits, ToolCall
+from pure_agent_loop.local import open_local
 from pure_agent_loop.local.engine import models
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager, TaskStore
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model
 
-HELPER = AgentDefinition("helper", "Answers a question.", "Answer in one short sentence.", tools=[])
+ORDER = "Give the task: "
+
+
+class Parent(BaseLLMClient):
+    """Gives what it was told to give to the helper, in the background."""
+
+    async def chat(self, messages, tools=None, **options):
+        last = messages[-1]
+        if last["role"] != "user" or not last["content"].startswith(ORDER):
+            return LLMResponse("Fine.", finish_reason="stop")
+        arguments = {"agent": "helper", "prompt": last["content"].removeprefix(ORDER), "background": True}
+        return LLMResponse(
+            None, [ToolCall(f"call_{len(messages)}", "task", arguments)], finish_reason="tool_calls"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +49,17 @@ def home(monkeypatch, tmp_path):
     monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
 
 
-ORDER = "Use the task tool with agent helper, prompt '{}' and background true."
-
-
 async def work(model_file, *tasks, on_event=None):
     """One run that begins some tasks, by messages one after the other, and waits for them."""
+    helper = AgentDefinition(
+        "helper", "Answers.", "Answer in one short sentence.", tools=[], llm=open_local(str(model_file))
+    )
     async with Agent(
-        model=str(model_file),
-        subagents=SubagentManager([HELPER]),
-        temperature=0,
-        limits=LoopLimits(max_turns=12),
+        llm=Parent(), subagents=SubagentManager([helper]), temperature=0, limits=LoopLimits(max_turns=12)
     ) as agent:
-        run = agent.prepare(ORDER.format(tasks[0]), session_id="trip")
+        run = agent.prepare(ORDER + tasks[0], session_id="trip")
         for task in tasks[1:]:
-            run.follow_up(ORDER.format(task))
+            run.follow_up(ORDER + task)
         async for event in run.stream():
             if on_event is not None:
                 on_event(event)
