@@ -63,6 +63,8 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: ServerSett
         raise ConfigError(f"There is no model file {model}.")
     if not is_gguf(model):
         raise ConfigError(f"{model} is not a GGUF model file.")
+    if importlib.util.find_spec("xllamacpp") is None:  # also where somebody else's server could be joined
+        raise MissingExtraError("the embedded model", "local")
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))
@@ -83,8 +85,6 @@ def _identity(model: Path, settings: ServerSettings) -> str:
 
 
 def _start(model: Path, base: Path, on_progress: Progress, settings: ServerSettings) -> Lease:
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise MissingExtraError("the embedded model", "local")
     on_progress(f"Starting the local model {model.stem} ({model.stat().st_size / 1e6:.0f} MB) ...")
     log = base.with_suffix(".log")
     ready = _launch(_command(model, base.with_suffix(".json"), settings), log, settings.start_timeout)
