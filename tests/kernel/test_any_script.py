@@ -46,10 +46,10 @@ class Once(MemoryJournal):
     """A journal that counts the effects."""
 
     def __init__(self):
-        self.begun = Counter()
+        self.counts = Counter()
 
     async def effect(self, key, run, about=None):
-        self.begun[key] += 1
+        self.counts[key] += 1
         return await run()
 
 
@@ -251,7 +251,7 @@ class Scene:
         self.reasons.append(reason)
         assert reason in REASONS
         assert [event.type for event in events].count(E.LOOP_END) == 1
-        assert all(times == 1 for key, times in self.journal.begun.items() if ":tool:" in key)
+        assert all(times == 1 for key, times in self.journal.counts.items() if ":tool:" in key)
         assert "forbidden" not in made
         assert self.mode != "plan" or not made
         if not self.token.is_cancelled and not self.may_cancel:
