@@ -82,7 +82,8 @@ class Ground:
             found["victim"] = (
                 *(os.sched_getaffinity(self.victim), os.getpriority(os.PRIO_PROCESS, self.victim)),
                 Path(f"/proc/{self.victim}/limits").read_text(),
-                Path(f"/proc/{self.victim}/stat").read_text().rpartition(")")[2].split()[0],
+                # Stopped or ended; whether it sleeps already or is still starting says nothing.
+                Path(f"/proc/{self.victim}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX",
             )
         return found
 
