@@ -196,6 +196,8 @@ def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> T
 
 def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> str:
     """What the model is told behind a result that shows that it goes round in circles."""
+    if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
+        return ""  # the program ended, again and again: no fault of the model
     verdict = note_result(state.doom, call, outcome.text, outcome.is_error, kit.limits.doom_loop_threshold)
     if verdict.action != "warn":
         return ""
