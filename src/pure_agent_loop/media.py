@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.kernel.words import say
+from pure_agent_loop.prompts.words import say
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any]"
 Content: TypeAlias = "str | list[dict[str, Any]]"
