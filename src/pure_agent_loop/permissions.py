@@ -17,8 +17,9 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
@@ -196,6 +197,8 @@ class PermissionRules:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
         allow: Calls that need no question.
+        shared: They serve several agents, or tools that come later, so that one for a tool that there is not
+            is no mistake. Else it is refused.
 
     Raises:
         ConfigError: One of them is no rule; see `Rule`.
@@ -204,6 +207,7 @@ class PermissionRules:
     deny: Sequence[str] = ()
     ask: Sequence[str] = ()
     allow: Sequence[str] = ()
+    shared: bool = False
     _parsed: dict[str, tuple[Rule, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -214,6 +218,10 @@ class PermissionRules:
                     f"PermissionRules.{name}={given!r:.80} must be a list of rules: ['shell(git *)']."
                 )
             self._parsed[name] = tuple(map(Rule.parse, given))
+
+    def each(self) -> Iterator[Rule]:
+        """All rules."""
+        return chain.from_iterable(self._parsed.values())
 
     def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
         """The first rule of a kind that speaks of a call."""
@@ -315,6 +323,10 @@ class PermissionPolicy:
         return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None
 
 
+class VerdictError(ConfigError):
+    """A function that decides about calls gave something that is no decision. It ends the run."""
+
+
 def as_permission(verdict: object) -> Permission:
     """A verdict given as a word, or as True or False for ``allow`` and ``deny``, becomes a `Permission`.
 
@@ -323,7 +335,10 @@ def as_permission(verdict: object) -> Permission:
     """
     given = _as_word_of_verdict(verdict)
     if not isinstance(given, str) or given not in BEHAVIORS:
-        raise ConfigError(f"A permission is 'allow', 'deny', 'ask' or a Permission; it is {given!r:.80}.")
+        raise ConfigError(
+            "A permission is 'allow' or True, 'deny' or False, 'ask', or a Permission(...); "
+            f"it is {given!r:.80}."
+        )
     if isinstance(verdict, Permission):
         return verdict
     return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[given]

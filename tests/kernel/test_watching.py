@@ -191,7 +191,7 @@ def test_what_the_tool_says_and_the_mode(mode, verdict, outcome):
 
 def test_rules_on_arguments_are_left_to_the_tool():
     rules = PermissionRules(
-        allow=["shell(git *)", "other(x)"], deny=["shell(command=rm *)"], ask=["shell(a, b)"]
+        allow=["shell(git *)", "other(x)"], deny=["shell(command=rm *)"], ask=["shell(a, b)"], shared=True
     )
     done, contexts, result = judged(
         {}, [call("shell", command="git x; y"), "end"], permission_mode="ask", permission_rules=rules

@@ -183,8 +183,8 @@ def system_prompt(given: str | None, trusted: Path | None, *, is_tiny: bool) -> 
 
 
 def rules_of(options: argparse.Namespace) -> PermissionRules:
-    """The rules that the options say."""
-    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
+    """The rules that the options say. They are checked before tools that a tiny model lacks are left out."""
+    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
 def suggest(

@@ -85,6 +85,14 @@ class Subagents(Protocol):
         ...
 
 
+class LendsTools(Protocol):
+    """Subagents that have tools which the agent itself has not."""
+
+    def lent_tools(self) -> Sequence[Tool]:
+        """These tools."""
+        ...
+
+
 class NoCompaction:
     """Leaves the history as it is."""
 
