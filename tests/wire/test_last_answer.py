@@ -58,11 +58,14 @@ def test_a_server_that_does_not_know_tool_choice_is_asked_without_it():
 
 OLD = [
     {"role": "user", "content": "1 + 2?"},
-    {"role": "assistant", "tool_calls": [
-        {"id": "a", "type": "function", "function": {"name": "add", "arguments": "{}"}},
-        {"id": "b", "type": "function", "function": {"name": "look", "arguments": "{}"}},
-        {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}},
-    ]},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+            {"id": "b", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+            {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+        ],
+    },
     *({"role": "tool", "tool_call_id": each, "content": "3"} for each in "abc"),
 ]
 

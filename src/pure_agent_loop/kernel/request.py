@@ -56,7 +56,9 @@ def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
     Where none may be called they are still there if the history holds calls: servers refuse one without. Of
     an agent that has no tools, they are made from the names of these calls.
     """
-    made = [] if may_call(state, kit) else [each for m in state.messages for each in m.get("tool_calls") or ()]
+    made = (
+        [] if may_call(state, kit) else [each for m in state.messages for each in m.get("tool_calls") or ()]
+    )
     if not len(kit.tools):
         return [_named(name) for name in dict.fromkeys(each["function"]["name"] for each in made)] or None
     if not made and not may_call(state, kit):
