@@ -157,6 +157,7 @@ PUBLIC = [
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
+    "RunInterrupted",
     "RichRenderer",
     "SessionManager",
     "SkillsLoader",

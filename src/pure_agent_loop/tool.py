@@ -40,7 +40,7 @@ class ToolOutcome:
         is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
         spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
             plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
-            counted it already. A tool with something to say here, or about `is_error`, returns a `ToolOutcome`.
+            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
     """
 
     text: str
