@@ -164,6 +164,11 @@ class Rule:
         inside = (found[2] or "").strip()
         return cls(str(text), found[1], _patterns(inside) if inside and inside != "*" else ())
 
+    @property
+    def rest(self) -> Rule:
+        """The same rule without its first argument."""
+        return Rule(self.text, self.tool, self.args[1:])
+
     def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
         """True if the rule speaks of this call."""
         return fnmatch.fnmatchcase(tool, self.tool) and all(
@@ -231,10 +236,10 @@ class PermissionRules:
         """True if a rule of a kind speaks of every call of a tool."""
         return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
 
-    def patterns(self, behavior: Behavior, tool: str) -> tuple[str, ...]:
-        """What the rules of a kind say about the arguments of a tool, one pattern for each rule."""
-        mine = [rule for rule in self._parsed[behavior] if fnmatch.fnmatchcase(tool, rule.tool)]
-        return tuple(rule.args[0][1] for rule in mine if len(rule.args) == 1)
+    def patterns(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> tuple[str, ...]:
+        """The first pattern of each rule of a kind on the arguments of a tool, if its others fit the call."""
+        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, args)]
+        return tuple(rule.args[0][1] for rule in mine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +304,14 @@ class PermissionPolicy:
             return ALLOWED
         return Permission("ask", say("mode_asks"))
 
-    def judge_context(self, tool: str, *, attended: bool, always: bool = False) -> JudgeContext:
+    def judge_context(
+        self, tool: str, args: Mapping[str, Any], *, attended: bool, always: bool = False
+    ) -> JudgeContext:
         """What a tool that judges its own calls is told.
 
         Args:
             tool: The tool.
+            args: The arguments in force.
             attended: A person can be asked.
             always: An answer has allowed all its calls.
         """
@@ -311,9 +319,9 @@ class PermissionPolicy:
         approved = self.mode in ("auto", "bypass") or always or self.rules.names("allow", tool)
         return JudgeContext(
             attended,
-            patterns("deny", tool),
-            patterns("ask", tool),
-            patterns("allow", tool),
+            patterns("deny", tool, args),
+            patterns("ask", tool, args),
+            patterns("allow", tool, args),
             approved=approved and not plan,
             plan=plan,
         )

@@ -200,7 +200,7 @@ def suggest(
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     about: Mapping[str, Any] = {}
     if tool is not None and tool.judge is not None:
-        context = policy.judge_context(request.tool, attended=questions is not None)
+        context = policy.judge_context(request.tool, request.args, attended=questions is not None)
         own = tool.judge(request.args, context)
         if inspect.iscoroutine(own):  # it would have to look closer, as it did before it asked
             own.close()

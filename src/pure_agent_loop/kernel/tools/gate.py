@@ -133,7 +133,7 @@ async def _suggest(
     always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     attended = _attended(call, state, kit)
-    context = policy.judge_context(call.name, attended=attended, always=always)
+    context = policy.judge_context(call.name, args, attended=attended, always=always)
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
@@ -142,7 +142,8 @@ async def _suggest(
 
 async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
     found = judge()
-    return await found if inspect.isawaitable(found) else found
+    found = await found if inspect.isawaitable(found) else found
+    return None if found is None else _read_verdict("The tool's judge", found)
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
