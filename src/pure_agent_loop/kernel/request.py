@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ReadableTools
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import takes_meta
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import NO_CALLS
+from pure_agent_loop.prompts.words import say
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # fields for requests whose answer may hold calls

@@ -271,6 +271,7 @@ def _timeless(value: Any) -> Any:
 def _failure(said: Mapping[str, Any]) -> Exception:
     if "kind" in said:
         return LLMError(said["message"], kind=said["kind"])
-    of_ours = said["error"] == VerdictError.__name__  # it ends a run, and others do not
-    kind = VerdictError if of_ours else type(said["error"], (Exception,), {})
+    if said["error"] == VerdictError.__name__:  # it ends a run, and others do not
+        return VerdictError(said["message"])
+    kind: type[Exception] = type(said["error"], (Exception,), {})
     return kind(said["message"])
