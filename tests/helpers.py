@@ -75,7 +75,7 @@ def _check_parts(events: Sequence[Event], stop_reason: str, first_step: int) -> 
         parts[part.id] = part
         assert part.ended is None or part.ended >= (part.started or 0.0)
     if stop_reason != SUSPENDED:
-        assert all(part.state in ("completed", "error") for part in parts.values()), parts
+        assert all(not TRANSITIONS[part.state] for part in parts.values()), parts
 
 
 def _check_numbers(inner: Sequence[Event], first_step: int) -> None:

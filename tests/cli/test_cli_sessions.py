@@ -380,7 +380,7 @@ class TestChange:
 
 
 class TestWaiting:
-    CALLS = [call("calculator", expression="6*7"), call("calculator", expression="2+2")]
+    CALLS = (call("calculator", expression="6*7"), call("calculator", expression="2+2"))
     ASK = ("--ask", "calculator", "--session", "trip", "count")
 
     def test_a_question_is_shown_answered_and_followed_from_other_processes(self, pal):

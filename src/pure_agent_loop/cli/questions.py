@@ -145,7 +145,7 @@ def _commands(line: object) -> list[str]:
 
 
 def _blanks_shown(text: str) -> str:
-    """Text in which no blanks can push anything out of sight or pass for others, and no sign turns it round."""
+    """Text in which no blanks can push anything out of sight or pass for others; no sign turns it round."""
     shown = _BLANKS.sub(lambda found: _blanks(found[0]), text)
     return "".join(each if each.isprintable() else _code(each) for each in shown)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,6 +70,14 @@ class Ends(Protocol):
 
     async def end(self, state: QueryState) -> None:
         """The run has ended, however it did."""
+        ...
+
+
+class KnowsTasks(Protocol):
+    """Work that is made of tasks."""
+
+    def states(self) -> Mapping[str, str]:
+        """The state of each task, by its id."""
         ...
 
 
@@ -156,6 +164,8 @@ class Kit:
     """How much of a tool's result enters the history, and where the rest is kept."""
     name: str = ""
     """The agent's name, for the audit log."""
+    cwd: str = ""
+    """The folder the work is in, told to tools and permission functions; empty for the program's."""
     observers: Observers = field(default_factory=Observers)
     """Who watches its tools."""
     background: Background | None = None

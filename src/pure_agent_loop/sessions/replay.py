@@ -152,6 +152,8 @@ class _Replay:
                 window = Window({})
             elif record.type == "intent":
                 window.begun.add(key)
+            elif record.type == "parts":
+                window.parts += [each for each in record.data.get("parts") or () if isinstance(each, dict)]
             elif record.type == "failure":
                 window.effects[key] = ("failure", record.data)
             elif record.type in EFFECTS:

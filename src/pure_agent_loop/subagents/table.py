@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import AgentDefinition
@@ -15,6 +16,7 @@ from pure_agent_loop.support.paths import data_folder
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.subagents.run_tasks import RunTasks
     from pure_agent_loop.tool import Tool
 
 MOST_REMEMBERED = 64  # tasks of runs without a session
@@ -28,6 +30,7 @@ class TaskTable:
     Args:
         reports: Of each session, how its newest run is told what came of a task.
         remembered: Tasks that can be taken up again, by id.
+        runs: Those at work, for who speaks to their tasks from outside.
     """
 
     definitions: dict[str, AgentDefinition]
@@ -41,6 +44,7 @@ class TaskTable:
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
+    runs: WeakSet[RunTasks] = field(default_factory=WeakSet)
 
     @property
     def words(self) -> SubagentWords:

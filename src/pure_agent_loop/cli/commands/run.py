@@ -218,7 +218,7 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
     )  # what is wrong with it is said before a model starts
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     toolset = found.for_model(is_tiny=choice.is_tiny)
-    agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
+    agent = _agent(options, choice, questions, toolset, workspace, trusted=trusted)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
     if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -238,11 +238,12 @@ def _agent(
     choice: Choice,
     questions: Questions | None,
     toolset: Toolset,
+    workspace: Path,
     *,
-    trusted: Path | None,
+    trusted: bool,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:
@@ -254,6 +255,7 @@ def _agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
+        cwd=workspace,
         limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,

@@ -73,7 +73,9 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     add_database(delete)
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
-    waiting = actions.add_parser("waiting", help="the sessions that wait for a permission, and their questions")
+    waiting = actions.add_parser(
+        "waiting", help="the sessions that wait for a permission, and their questions"
+    )
     waiting.add_argument("--json", action="store_true", help="print one JSON object")
     add_database(waiting)
     answering = _with_id(actions, "answer", "answer a question of a session; nothing runs until it goes on")

@@ -26,6 +26,7 @@ from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
+from pure_agent_loop.toolbox.shell.reasons import say as why
 from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.words import TOOLS, say
 
@@ -149,7 +150,7 @@ class Shell:
             if context.approved:
                 return None
             if args.get("changes") is True:
-                return replace(asked, message=f"the model says that it changes something; {verdict.reason}")
+                return replace(asked, message=why("shell_model_says", reason=verdict.reason))
         if not self.sandbox.refusal:  # it cannot be held to changing nothing
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
@@ -161,8 +162,8 @@ class Shell:
             return None
         if verdict.behavior == "allow":
             return ALLOWED
-        why = "" if self._unsandboxed else "there is no sandbox here: the command can do all that you can; "
-        return Permission("ask", why + verdict.reason)
+        reason = verdict.reason
+        return Permission("ask", reason if self._unsandboxed else why("shell_unheld", reason=reason))
 
     async def _try(
         self, command: str, timeout: object, context: JudgeContext, *, several: bool
@@ -180,7 +181,7 @@ class Shell:
             else refused(finished, self.sandbox.refusal, several=several, network=self._network)
         )
         if said:
-            return Permission("ask", f"tried read-only, and it needs more than that: {said}")
+            return Permission("ask", why("shell_tried", said=said))
         if context.call_id:
             while len(self._tried) >= _MOST_TRIED:
                 del self._tried[next(iter(self._tried))]
