@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from pure_agent_loop.subagents.child import Child
@@ -16,7 +16,6 @@ from pure_agent_loop.support.paths import data_folder
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
-    from pure_agent_loop.subagents.run_tasks import RunTasks
     from pure_agent_loop.tool import Tool
 
 MOST_REMEMBERED = 64  # tasks of runs without a session
@@ -44,7 +43,7 @@ class TaskTable:
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
-    runs: WeakSet[RunTasks] = field(default_factory=WeakSet)
+    runs: WeakSet[Any] = field(default_factory=WeakSet)  # of `RunTasks`, which stands on this
 
     @property
     def words(self) -> SubagentWords:
