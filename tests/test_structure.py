@@ -59,7 +59,7 @@ LAYERS = [
         """
         kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
-        kernel.tools.tool_round
+        kernel.tools.marking kernel.tools.tool_round
         """,
     ),
     (

@@ -86,7 +86,6 @@ say = Sentences(
         "not_real": ("The result is not a real number.", "结果不是实数。"),
         # -- the shell -------------------------------------------------------------------------------
         "command_no_text": ("The argument 'command' must be a text.", "参数 'command' 必须是文本。"),
-        "command_denied": ("{reason}", "{reason}"),
         "no_sandbox": (
             (
                 "There is no sandbox on this machine and nobody to ask, so commands are not run. The "

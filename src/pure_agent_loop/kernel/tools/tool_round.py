@@ -18,6 +18,7 @@ from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
 from pure_agent_loop.kernel.tools.hook_calls import after_tool
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.tools.marking import marked
 from pure_agent_loop.kernel.tools.observer_calls import (
     audited,
     keep_before,
@@ -168,7 +169,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
     state.spend(outcome.spent)
-    state.add_result(call.id, outcome.text)
+    state.add_result(call.id, outcome.text if outcome.is_error else marked(call, outcome.text, kit))
     if outcome.is_interrupt:
         state.stop("cancelled")
     await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
@@ -241,7 +242,8 @@ def _unfinished(planned: _Planned, state: QueryState, kit: Kit) -> str:
         return kit.prompts.tool_cancelled
     if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
-    return _cut(planned.call, task.result().outcome, state, kit).text
+    outcome = _cut(planned.call, task.result().outcome, state, kit)
+    return outcome.text if outcome.is_error else marked(planned.call, outcome.text, kit)
 
 
 async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:

@@ -119,6 +119,7 @@ class Shell:
             name="shell",
             timeout=MAX_TIMEOUT + _EXTRA_SECONDS,
             judge=self.judge,
+            untrusted=True,
             words=TOOLS["shell"],
         )
 
@@ -140,7 +141,7 @@ class Shell:
         policy = self._with_rules(context)
         verdict = policy.judge(command)
         if verdict.behavior == "deny":
-            return Permission("deny", say("command_denied", reason=verdict.reason, command=command[:120]))
+            return Permission("deny", verdict.reason)
         if self.sandbox.name == "none":
             return self._judge_unheld(verdict, context)
         asked = Permission("ask", verdict.reason)
