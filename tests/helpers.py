@@ -201,3 +201,9 @@ async def until(done: Any) -> None:
 def may_call(request: Any) -> bool:
     """True if the answer to a request of a scripted model may hold calls."""
     return bool(request.tools) and request.options.get("tool_choice") != "none"
+
+
+def unframed(text: str) -> str:
+    """A tool's result without the frame that marks it as data."""
+    head, _, rest = text.partition("\n")
+    return rest.rpartition("\n")[0] if head.startswith("[from ") else text

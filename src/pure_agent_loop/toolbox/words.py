@@ -149,6 +149,16 @@ say = Sentences(
                 "请用 changes=true 再次调用 shell：那时会询问人】"
             ),
         ),
+        "use_tmpdir": (
+            (
+                "[files below /tmp cannot be written here without a person: write to $TMPDIR, which this "
+                "command has for itself, or call shell again with changes=true]"
+            ),
+            (
+                "【没有人的许可，这里不能写 /tmp 下的文件：请写到这条命令专用的 $TMPDIR，"
+                "或用 changes=true 再次调用 shell】"
+            ),
+        ),
         "ran_in_plan": (
             "[plan mode: all files were read-only, and there was no network]",
             "【计划模式：所有文件只读，没有网络】",
