@@ -93,8 +93,8 @@ class Agent:
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
         profile: What the server needs, where it is not known; found by address and model name if None.
-        permission_mode: ``auto`` allows every call that no rule forbids; ``ask`` asks about tools that are
-            not marked ``read_only``; ``plan`` allows only those marked so; ``bypass`` asks about nothing.
+        permission_mode: ``auto``, the default, allows every call that no rule forbids; ``ask`` asks about
+            tools that are not marked ``read_only``; ``plan`` allows only these; ``bypass`` asks nothing.
         permission_rules: Calls that are denied, asked about or allowed, by name and arguments.
         can_use_tool: Your own decision about each call: ``(tool, args, context)`` to ``"allow"``, ``"deny"``,
             ``"ask"`` or a `Permission`.

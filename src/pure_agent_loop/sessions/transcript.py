@@ -169,7 +169,12 @@ def read_past(records: Sequence[Record]) -> Past:
 
 
 def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = data.get("messages")
+    return dicts_in(data, "messages")
+
+
+def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a list of a record; what is none is passed over."""
+    found = data.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 

@@ -139,7 +139,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        help="ask: about what may change something (the default here; that of the library is auto); "
+        "auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
     group.add_argument(
