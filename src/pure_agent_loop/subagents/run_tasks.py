@@ -16,7 +16,7 @@ from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
@@ -194,8 +194,7 @@ class RunTasks:
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
         table, mode = self.table, child.definition.workspace
-        path = table.worktrees() / child.record.id
-        place = await place_for(mode, table.workspace, path, self.words)
+        place = await place_for(mode, table.workspace, table.worktrees() / child.record.id, self.words)
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
@@ -231,9 +230,10 @@ class RunTasks:
         if place is not None:
             kit = replace(kit, cwd=str(place.root))
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
-        prompt = child.record.prompt
-        if session := child.record.session_id:
-            state, kit = begin_in_session(kit, system, prompt, None, None, (), self._sessions, session)
+        prompt, session = child.record.prompt, child.record.session_id
+        if session:
+            about = RunInput(prompt, system_prompt=system)
+            state, kit = begin_in_session(kit, about, self._sessions, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)
