@@ -329,7 +329,7 @@ def test_past_max_history_the_oldest_go_into_memory_and_the_session_replays(tmp_
 
 
 @pytest.mark.parametrize("trusted", [None, True, False])
-def test_texts_of_the_folder_guide_only_where_a_person_trusts_them(tmp_path, monkeypatch, trusted):
+def test_texts_of_the_folder_guide_only_where_a_person_trusts_them(tmp_path, monkeypatch, caplog, trusted):
     monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
     work = tmp_path / "work"
     skill = work / ".agents" / "skills" / "evil"
@@ -346,6 +346,9 @@ def test_texts_of_the_folder_guide_only_where_a_person_trusts_them(tmp_path, mon
         return text
 
     assert ("Wicked." in prompt()) is (trusted is True)
+    said = [each.getMessage() for each in caplog.records]
+    left_out = "left out, as nobody has trusted it: AGENTS.md, .agents/skills/evil/SKILL.md"
+    assert said == ([f"{left_out} (trust_folder=True uses it)"] if trusted is None else [])
     trust(guidance_of(work))
     assert ("Wicked." in prompt()) is (trusted is not False)
     with pytest.raises(ConfigError, match="trust_folder"):

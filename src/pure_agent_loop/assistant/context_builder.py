@@ -107,14 +107,17 @@ class ContextBuilder:
 
     def _project_notes(self) -> Sequence[Note]:
         """Those of the folder, as they were when it was looked whether somebody trusts them."""
+        if self._trust_folder is False:
+            return ()
         guidance = guidance_of(self.workspace.root)
-        if self._trust_folder or (self._trust_folder is None and is_trusted(guidance)):
+        if self._trust_folder or is_trusted(guidance):
             return guidance.notes
-        if guidance.notes and self._trust_folder is None and self._told != guidance.digest:
+        both = self.skills is not None and self.skills.leaves_out_project
+        left_out = guidance.shown if both else ", ".join(note.name for note in guidance.notes)
+        if left_out and self._told != guidance.digest:
             self._told = guidance.digest
-            LOG.warning(
-                "left out, as nobody has trusted it: %s (trust_folder=True uses it)", one_line(guidance.shown)
-            )
+            about = "left out, as nobody has trusted it: %s (trust_folder=True uses it)"
+            LOG.warning(about, one_line(left_out))
         return ()
 
     def note(

@@ -55,7 +55,14 @@ def _files(workspace: Path, notes: tuple[Note, ...]) -> Iterator[tuple[str, byte
         yield note.name, note.text.encode()
     for path in sorted((workspace / PROJECT_FOLDER).rglob("*")):
         if path.is_file():
-            yield path.relative_to(workspace).as_posix(), hashlib.sha256(path.read_bytes()).digest()
+            yield path.relative_to(workspace).as_posix(), _digest(path)
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:  # nobody can follow what cannot be read; it counts anew once it can be
+        return b""
 
 
 def is_trusted(guidance: Guidance) -> bool:

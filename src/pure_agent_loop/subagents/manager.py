@@ -114,7 +114,7 @@ class SubagentManager:
             TaskNotFoundError: No run of this manager waits for such a task now.
         """
         for run in list(self._table.runs):
-            if run.waited_for(task_id) is None:
+            if run.waited_for(task_id) is None or not run.loop.is_running():
                 continue
             found = run.move(task_id) if _is_running(run.loop) else _in_loop(run, task_id)
             if found is not None:
