@@ -122,7 +122,7 @@ def kit_for(
         options["model"] = definition.model
     client, window = above.client, above.context_window
     if definition.llm is not None:
-        client, window = ToolModeClient(definition.llm, "auto", above.prompts), None
+        client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
     snapshots = None if definition.needs_folder else above.observers.snapshots
     return replace(
         above,
