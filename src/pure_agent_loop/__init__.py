@@ -46,6 +46,7 @@ from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
+from pure_agent_loop.runs.handoff import Handoff
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
 from pure_agent_loop.tool_context import ToolContext, current_call
 
@@ -97,6 +98,7 @@ __all__ = [
     "Event",
     "EventType",
     "Explanation",
+    "Handoff",
     "HistoryError",
     "HookContext",
     "Hooks",

@@ -41,12 +41,14 @@ class ToolOutcome:
         spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...,
             "tool_calls": ...}``, with the plain form of a `TokenUsage`. A tool that has something to say
             here, or about `is_error`, may return a `ToolOutcome` instead of a value.
+        hands_to: The agent that goes on from here; the run ends with ``handed_off``.
     """
 
     text: str
     is_error: bool = False
     is_interrupt: bool = False
     spent: dict[str, Any] | None = None
+    hands_to: str = ""
 
 
 def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
@@ -133,7 +135,7 @@ class Tool:
             )
         if timeout is not None and not _is_positive(timeout):
             raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
-        if parameters is not None and not _is_mapping(parameters):
+        if parameters is not None and not hasattr(parameters, "keys"):
             raise ConfigError(
                 f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
             )
@@ -240,10 +242,6 @@ def _is_positive(value: object) -> bool:
     return isinstance(value, (int, float)) and value > 0
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
 def _foreign(error: BaseException) -> BaseException:
     """An error from a thread, safe to raise here: CancelledError from there is no cancellation of ours."""
     if isinstance(error, asyncio.CancelledError):
@@ -320,6 +318,8 @@ def as_tool(value: ToolLike) -> Tool:
     """
     if isinstance(value, Tool):
         return value
+    if callable(maker := getattr(value, "as_tool", None)):  # an agent
+        return as_tool(maker())
     if not isinstance(value, Mapping):
         return Tool(value)
     keys = set(value)

@@ -12,6 +12,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runs.handoff import Member, in_charge
 from pure_agent_loop.runs.options import Given
 from pure_agent_loop.support.text import clean_text
 
@@ -23,6 +24,7 @@ def begin_run(
     messages: list[Message] | None,
     state: Given,
     parts: Sequence[dict[str, Any]],
+    first: Member | None = None,
 ) -> tuple[QueryState, Kit]:
     """The state and the kit of a run that is kept nowhere.
 
@@ -33,6 +35,7 @@ def begin_run(
         messages: A history to go on from.
         state: Where to go on.
         parts: What comes with the task; see `media_parts`.
+        first: The agent itself, which may have handed the state over to another one.
 
     Raises:
         ConfigError: These do not fit together.
@@ -49,6 +52,8 @@ def begin_run(
         raise ConfigError("messages and state were both given. The state has its own messages.")
     else:
         start, notices = resumed_state(task, state, kit.prompts, parts)
+        if first is not None:
+            kit, _ = in_charge(first, kit, start, new_task=task is not None)
     return start, replace(kit, opening=(*kit.opening, *notices))
 
 

@@ -19,6 +19,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadE
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.runs.handoff import handed_state, in_charge
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
@@ -162,7 +163,7 @@ class _Replay:
         run, past = record.data, replace(self._past)
         number = self.report.runs + 1
         try:
-            about = self._about(run)
+            about = self._about(run, past)
             kit = rebuild(about)
             state = self._first_state(run, past, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -180,15 +181,20 @@ class _Replay:
         for _ in windows:  # what was not needed is part of the past of the next run all the same
             pass
 
-    def _about(self, run: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _about(self, run: Mapping[str, Any], past: Past) -> Mapping[str, Any]:
         if self._agent is None:
             return run
-        said: dict[str, Any] = to_jsonable(describe(self._agent._kit))  # the two are one package
+        state = past.to_state() or QueryState()
+        state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
+        kit, _ = in_charge(self._agent, self._agent._kit, state, new_task=False)
+        said: dict[str, Any] = to_jsonable(describe(kit))  # the two are one package
         return {**said, "model": run["model"], "takes_meta": run["takes_meta"]}
 
     def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
         history = run.get("history")
         words: str = run["system_prompt"]
+        if run.get("handoff"):
+            return handed_state(past.to_state() or QueryState(), words, history or past.messages)
         if self._agent is not None and history is None:  # else the history may have brought its own
             words = self._agent.system_prompt
 
@@ -197,7 +203,10 @@ class _Replay:
         def begin() -> tuple[QueryState, list[str]]:
             return start_state(run["task"], history, words, kit.prompts, media)
 
-        return first_state(past, "", run["task"], begin, kit.prompts, media)[0]
+        state = first_state(past, "", run["task"], begin, kit.prompts, media)[0]
+        if state.handed_to and run["task"] is not None:
+            state.handed_to, state.system_prompt = list(run.get("in_charge", ())), words
+        return state
 
 
 def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:

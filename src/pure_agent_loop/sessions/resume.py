@@ -15,6 +15,7 @@ from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runs.handoff import Member, handed_state, in_charge
 from pure_agent_loop.runs.options import Given
 from pure_agent_loop.runs.start import check_media, resumed_state, start_state
 from pure_agent_loop.sessions import default_store
@@ -37,11 +38,13 @@ class Opened:
         state: Where the run starts.
         notices: What people should know: repairs, a run that was cut off.
         journal: Where the run writes.
+        kit: What it works with: another agent may be in charge.
     """
 
     state: QueryState
     notices: list[str]
     journal: SessionJournal
+    kit: Kit
 
 
 def begin_in_session(
@@ -53,6 +56,7 @@ def begin_in_session(
     parts: Parts,
     store: SessionStore | None,
     session_id: str,
+    first: Member | None = None,
 ) -> tuple[QueryState, Kit]:
     """The state and the kit of a run that is kept in a session, which is open from then on; see `begin_run`.
 
@@ -70,13 +74,19 @@ def begin_in_session(
     def begin() -> tuple[QueryState, list[str]]:
         return start_state(str(task), messages, system_prompt, kit.prompts, parts)
 
-    opened = open_session(store or default_store(), session_id, task, begin, kit, parts)
-    opening = (*kit.opening, *opened.notices)
-    return opened.state, replace(kit, opening=opening, journal=opened.journal)
+    opened = open_session(store or default_store(), session_id, task, begin, kit, parts, first)
+    opening = (*opened.kit.opening, *opened.notices)
+    return opened.state, replace(opened.kit, opening=opening, journal=opened.journal)
 
 
 def open_session(
-    store: SessionStore, session_id: str, task: str | None, begin: Begin, kit: Kit, media: Parts = ()
+    store: SessionStore,
+    session_id: str,
+    task: str | None,
+    begin: Begin,
+    kit: Kit,
+    media: Parts = (),
+    first: Member | None = None,
 ) -> Opened:
     """Open a session, and make the state to go on from.
 
@@ -87,6 +97,7 @@ def open_session(
         begin: Makes the first state of a new session.
         kit: What the run will work with.
         media: Parts that come with the task; see `media_parts`.
+        first: The agent itself, which may have handed the session over to another one.
 
     Raises:
         ConfigError: The id cannot be one, or there is nothing to go on with.
@@ -96,13 +107,17 @@ def open_session(
     """
     log = store.open(session_id)
     try:
-        return _opened(log, task, begin, kit, media)
+        opened = _opened(log, task, begin, kit, media, first)
     except BaseException:
         log.close()
         raise
+    opened.journal.store = store
+    return opened
 
 
-def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Parts) -> Opened:
+def _opened(
+    log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Parts, first: Member | None
+) -> Opened:
     past = read_past(log.records)
     if past.wrong:
         raise SessionReadError(
@@ -114,11 +129,14 @@ def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Pa
     )
     is_new = past.state is None
     state, more = first_state(past, log.session_id, task, begin, kit.prompts, media)
+    names = list[str]()
+    if first is not None:
+        kit, names = in_charge(first, kit, state, new_task=task is not None)
     journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
-    shown = {"media": list(media)} if media else {}
+    shown = {**({"media": list(media)} if media else {}), **({"in_charge": names} if names else {})}
     journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown})
-    return Opened(state, [*notices, *more], journal)
+    return Opened(state, [*notices, *more], journal, kit)
 
 
 def first_state(
@@ -139,6 +157,13 @@ def first_state(
     """
     old = past.to_state()
     notices: list[str] = []
+    if task is None and past.begun is not None and past.begun.get("handoff"):
+        if old is None:
+            raise SessionReadError(f"Session {session_id!r} cannot be read: it was handed over by nobody.")
+        history = past.begun.get("history", old.messages)
+        state = handed_state(old, str(past.begun.get("system_prompt", "")), history)
+        state.session_id = session_id
+        return state, notices
     if task is None and past.begun is not None:  # it was cut off before anything was written of it
         media = recorded_media(past.begun)
         if old is None:
@@ -223,6 +248,7 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> 
         answers=state.answers,
         permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
+        handed_to=state.handed_to,
     )
     new.add_user(user_content(task, media))
     return new

@@ -62,6 +62,8 @@ class TaskRecord:
         session_id: The session of the subagent itself; empty for none.
         background: It goes on beside the agent that gave it.
         step: The step in which it was given.
+        call_id: The call of a tool whose work this is; empty for a task given in words. When the program was
+            killed, that call is made again and takes it up.
         created: When it was given, in seconds since the epoch.
         started: When work on it began; 0 if it has not.
         ended: When it ended; 0 if it has not.
@@ -86,6 +88,7 @@ class TaskRecord:
     session_id: str = ""
     background: bool = False
     step: int = 0
+    call_id: str = ""
     created: float = field(default_factory=time.time)
     started: float = 0.0
     ended: float = 0.0
