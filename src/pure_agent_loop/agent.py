@@ -189,7 +189,8 @@ class Agent:
             description=(description, str),
         )
         self.description = description
-        self.handoffs, self.tools = checked_handoffs(handoffs, name, all_tools(tools, subagents))
+        self._own_tools = all_tools(tools, subagents)
+        self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
         self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
@@ -291,6 +292,18 @@ class Agent:
         from pure_agent_loop.subagents.agent_tool import agent_tool
 
         return agent_tool(self, name or self._kit.name, description or self.description, input_type)
+
+    def add_handoff(self, agent: Agent | Handoff) -> None:
+        """Let conversations be handed over to another agent, such as one that can hand back to this one.
+
+        Raises:
+            ConfigError: It has no name, or that of one there is.
+        """
+        found, self.tools = checked_handoffs(
+            [*self.handoffs.values(), agent], self._kit.name, self._own_tools
+        )
+        self.handoffs.update(found)
+        self._kit = replace(self._kit, tools=self.tools)
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.

@@ -16,7 +16,7 @@ from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import HANDED_OFF
-from pure_agent_loop.llm.messages import META, Message, repair_history
+from pure_agent_loop.llm.messages import META, Message, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.runs.words import in_both, say
@@ -146,13 +146,28 @@ def in_charge(first: Member, kit: Kit, state: QueryState, *, new_task: bool) -> 
         return kit, []
     if new_task:
         state.handed_to = _shortest(state.handed_to, first._kit.name)
-    names, member = state.handed_to[: -1 if state.stop_reason == HANDED_OFF else None], first
-    for name in names:
-        member = _next(member, name).agent
-        kit = beneath(member._kit, kit)
+    names = state.handed_to[: -1 if state.stop_reason == HANDED_OFF else None]
+    for number in range(len(names)):
+        kit = beneath(member_at(first, names[: number + 1])._kit, kit)
+    member = member_at(first, names)
     if new_task:
         state.system_prompt = member.system_prompt
     return (_at_the_end(kit, member) if len(names) >= MOST_HANDOFFS else kit), names
+
+
+def member_at(first: Member, names: Sequence[str]) -> Member:
+    """The agent that a conversation was handed over to.
+
+    Args:
+        first: Who was asked first.
+        names: To whom it was handed over, in order.
+
+    Raises:
+        ConfigError: One of them cannot be reached from the one before.
+    """
+    for name in names:
+        first = _next(first, name).agent
+    return first
 
 
 def _at_the_end(kit: Kit, member: Member) -> Kit:
@@ -207,14 +222,13 @@ def hand_over(first: Member, state: QueryState, kit: Kit) -> tuple[QueryState, K
         state: Where that loop ended.
         kit: What it worked with.
     """
-    names, before = state.handed_to, first
-    for name in names[:-1]:
-        before = _next(before, name).agent
-    handoff = _next(before, names[-1])
+    names = state.handed_to
+    handoff = _next(member_at(first, names[:-1]), names[-1])
     member: Member = handoff.agent
     messages = handoff.read(state.messages)
     if messages is not state.messages:
         messages, _ = repair_history(messages, kit.prompts.tool_lost)
+        messages = messages or [user_message(state.task)]
     new = handed_state(state, member.system_prompt, messages)
     below = beneath(member._kit, kit)
     if len(names) >= MOST_HANDOFFS:

@@ -19,7 +19,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadE
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.handoff import handed_state, in_charge
+from pure_agent_loop.runs.handoff import handed_state, in_charge, member_at
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
@@ -193,10 +193,15 @@ class _Replay:
     def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
         history = run.get("history")
         words: str = run["system_prompt"]
+        chain = list(run.get("in_charge", ()))
+        if self._agent is not None and (
+            history is None or run.get("handoff")
+        ):  # else the history may have brought its own
+            words = member_at(self._agent, chain).system_prompt
         if run.get("handoff"):
-            return handed_state(past.to_state() or QueryState(), words, history or past.messages)
-        if self._agent is not None and history is None:  # else the history may have brought its own
-            words = self._agent.system_prompt
+            return handed_state(
+                past.to_state() or QueryState(), words, past.messages if history is None else history
+            )
 
         media = recorded_media(run)
 
@@ -205,7 +210,7 @@ class _Replay:
 
         state = first_state(past, "", run["task"], begin, kit.prompts, media)[0]
         if state.handed_to and run["task"] is not None:
-            state.handed_to, state.system_prompt = list(run.get("in_charge", ())), words
+            state.handed_to, state.system_prompt = chain, words
         return state
 
 
