@@ -134,7 +134,9 @@ class Attempt:
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
         takeover = self._takeover and not is_new
-        store = GuardedStore(self._store, self._run_id, self.guard, records, takeover=takeover)
+        store = GuardedStore(
+            self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
+        )
         task = self._task if is_new else None
         inbox = Inbox()
         run = self._agent.prepare(

@@ -130,11 +130,11 @@ def checked_handoffs(given: Any, name: str, tools: ToolRegistry) -> tuple[dict[s
     return found, ToolRegistry([*tools, *(each.tool() for each in found.values())]) if found else tools
 
 
-def in_charge(first: Member, kit: Kit, state: QueryState, *, new_task: bool) -> tuple[Kit, list[str]]:
+def in_charge(first: Member | None, kit: Kit, state: QueryState, *, new_task: bool) -> tuple[Kit, list[str]]:
     """What the agent in charge of a state works with, and to whom it was handed over until then.
 
     Args:
-        first: The agent that was asked first.
+        first: The agent that was asked first; None where nobody can hand over.
         kit: What that one works with.
         state: A state to go on from; with a new task it is put in order: the same agent stays in charge.
         new_task: It has one.
@@ -142,7 +142,7 @@ def in_charge(first: Member, kit: Kit, state: QueryState, *, new_task: bool) -> 
     Raises:
         ConfigError: The agent in charge cannot be reached from the first one.
     """
-    if not state.handed_to:
+    if first is None or not state.handed_to:
         return kit, []
     if new_task:
         state.handed_to = _shortest(state.handed_to, first._kit.name)

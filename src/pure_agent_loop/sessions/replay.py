@@ -13,14 +13,13 @@ import selectors
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.handoff import handed_state, in_charge, member_at
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.handoff import Member, handed_state, in_charge, member_at
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
     RecordedBudget,
@@ -28,14 +27,11 @@ from pure_agent_loop.sessions.replay_journal import (
     Stopped,
     Window,
 )
-from pure_agent_loop.sessions.resume import first_state, recorded_media
+from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.support.text import to_jsonable
-
-if TYPE_CHECKING:
-    from pure_agent_loop.agent import Agent
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
 
@@ -70,7 +66,7 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> ReplayReport:
+def replay_session(records: Sequence[Record], *, agent: Member | None = None) -> ReplayReport:
     """Run the loop again over what a session recorded.
 
     Args:
@@ -110,7 +106,7 @@ def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> 
 class _Replay:
     """One replay, run after run."""
 
-    def __init__(self, records: Iterable[Record], agent: Agent | None) -> None:
+    def __init__(self, records: Iterable[Record], agent: Member | None) -> None:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
@@ -191,25 +187,14 @@ class _Replay:
         return {**said, "model": run["model"], "takes_meta": run["takes_meta"]}
 
     def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
-        history = run.get("history")
-        words: str = run["system_prompt"]
-        chain = list(run.get("in_charge", ()))
-        if self._agent is not None and (
-            history is None or run.get("handoff")
-        ):  # else the history may have brought its own
-            words = member_at(self._agent, chain).system_prompt
-        if run.get("handoff"):
-            return handed_state(
-                past.to_state() or QueryState(), words, past.messages if history is None else history
-            )
-
-        media = recorded_media(run)
-
-        def begin() -> tuple[QueryState, list[str]]:
-            return start_state(run["task"], history, words, kit.prompts, media)
-
-        state = first_state(past, "", run["task"], begin, kit.prompts, media)[0]
-        if state.handed_to and run["task"] is not None:
+        given, words = recorded_input(run), run["system_prompt"]
+        chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
+        if self._agent is not None and (is_handed or given.messages is None):
+            words = member_at(self._agent, chain).system_prompt  # else the history may have brought its own
+        if is_handed:
+            return handed_state(past.to_state() or QueryState(), words, run.get("history", past.messages))
+        state = first_state(past, "", replace(given, system_prompt=words), kit.prompts)[0]
+        if state.handed_to and given.task is not None:
             state.handed_to, state.system_prompt = chain, words
         return state
 

@@ -17,7 +17,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.child import (
@@ -220,7 +220,8 @@ class RunTasks:
         if session:
             store = child.sessions or self._sessions or default_store()
             task = None if definition.agent is not None and has_begun(store, session) else prompt
-            state, kit = begin_in_session(kit, system, task, None, None, (), store, session, definition.agent)
+            given = RunInput(task, system_prompt=system, first=definition.agent)
+            state, kit = begin_in_session(kit, given, store, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)

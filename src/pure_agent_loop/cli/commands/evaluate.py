@@ -38,11 +38,7 @@ _OF_QUESTIONS = ("sets", "max_tokens")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, DESCRIPTION, EPILOG + OWN)
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="cases of your own")
     add_model_choice(parser.add_argument_group("model"))
@@ -60,15 +56,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def evaluate(options: argparse.Namespace, output: Output) -> int:
-    """Measure a model or an agent and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Told which model is used.
-
-    Raises:
-        PureAgentLoopError: There is no model to ask, or the questions cannot be had.
-    """
+    """Measure a model or an agent and return the exit code."""
     _refuse(options, _OF_FILES if options.file is None else _OF_QUESTIONS)
     if options.file is not None:
         return _evaluate_file(options, output)
