@@ -143,7 +143,7 @@ class Report:
         failures = self.failures
         lines = [f"{each.case} ({each.repeat}): {each.why()}" for each in failures[:_SHOWN_FAILURES]]
         more = len(failures) - len(lines)
-        return "\n".join([self.table(), *lines, *([f"... and {more} more"] if more else [])])
+        return "\n".join([self.table().rstrip(), *lines, *([f"... and {more} more"] if more else [])])
 
     def compare(self, former: Report) -> Comparison:
         """What got better or worse since a former run, case by case and score by score.
