@@ -42,7 +42,7 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
-        schema.examples
+        schema.examples schema.given
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words
@@ -58,9 +58,9 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.gate
+        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
-        kernel.tools.tool_round
+        kernel.tools.marking kernel.tools.tool_round
         """,
     ),
     (
@@ -73,12 +73,12 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.words runs.together runs.handoff agent ai_client loop
+        runs.checks runs.fields runs.rules runs.words runs.together runs.handoff agent ai_client loop
         llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
         subagents.places subagents.child subagents.run_tasks subagents.root
-        subagents.agent_tool
+        subagents.agent_tool subagents.account
         """,
     ),
     (
@@ -162,6 +162,7 @@ PUBLIC = [
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
+    "RunInterrupted",
     "RichRenderer",
     "SessionManager",
     "SkillsLoader",

@@ -97,7 +97,9 @@ def test_outside_of_a_run_it_says_so():
 def test_what_holds_above_holds_below():
     script = [call("stamp", n=1), call("stamp", n=2), "Done."]
     other = writer(script, tools=[stamp])
-    mine = boss(other, permission_rules=PermissionRules(deny=["stamp(n=1)"]), budget=(budget := Budget()))
+    mine = boss(
+        other, permission_rules=PermissionRules(deny=["stamp(n=1)"], shared=True), budget=(budget := Budget())
+    )
     assert mine.run("go").stop_reason == "completed"
     texts = tool_texts(other.llm.requests[-1].messages)
     assert "stamp(n=1)" in texts[0]

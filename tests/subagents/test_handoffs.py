@@ -148,7 +148,7 @@ def test_rules_hooks_functions_and_audit_of_the_first_hold_in_the_second(tmp_pat
     mine, theirs = AuditLog(tmp_path / "a"), AuditLog(tmp_path / "b")
     agent = pair(
         second=[call("refund", order=1), call("refund", order=2), "It is done."],
-        permission_rules=PermissionRules(deny=["refund(order=1)"]),
+        permission_rules=PermissionRules(deny=["refund(order=1)"], shared=True),
         can_use_tool=lambda name, args, context: seen.append(("may", name)) or "allow",
         hooks=Hooks(before_tool=[lambda name, args, context: seen.append(("hook", name))]),
         audit=mine,

@@ -71,6 +71,9 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
             return ToolOutcome(refusal, is_error=True)
         child = run.for_call(definition, prompt, call)
         await run.begin(child)
+        if child.record.background:  # it was moved there from outside
+            about = {"id": child.record.id, "state": "backgrounded", "agent": child.record.agent}
+            return ToolOutcome(words.moved.format(**about), is_background=True)
         text = child.text if child.record.state == "completed" and child.text else ""
         report = text or report_of(child.record, words)
         return ToolOutcome(report, is_error=child.record.state != "completed", spent=child.spent())
