@@ -74,14 +74,18 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.rules agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.checks runs.fields runs.rules runs.words runs.together runs.handoff agent ai_client loop
+        llm.sdk_errors llm.openai_client local
         runs.choose sessions session
+        subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
+        subagents.places subagents.child subagents.run_tasks subagents.root
+        subagents.agent_tool subagents.account
         """,
     ),
     (
         "batteries",
         """
-        toolbox snapshots audit assistant subagents durable testing evaluation doctor
+        toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor
         """,
     ),
     (
@@ -101,7 +105,6 @@ WHOLE_PACKAGES = {
     "doctor",
     "sessions",
     "snapshots",
-    "subagents",
     "assistant",
     "durable",
     "cli",
@@ -126,6 +129,7 @@ PUBLIC = [
     "Event",
     "EventType",
     "Explanation",
+    "Handoff",
     "HistoryError",
     "HookContext",
     "Hooks",

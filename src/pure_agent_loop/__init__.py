@@ -47,6 +47,7 @@ from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
+from pure_agent_loop.runs.handoff import Handoff
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
 from pure_agent_loop.tool_context import ToolContext, current_call
 
@@ -98,6 +99,7 @@ __all__ = [
     "Event",
     "EventType",
     "Explanation",
+    "Handoff",
     "HistoryError",
     "HookContext",
     "Hooks",

@@ -43,12 +43,13 @@ from pure_agent_loop.runs.checks import (
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
+from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -105,6 +106,8 @@ class Agent:
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
         name: The agent's name, for the audit log and for other agents.
+        description: What it is good for, for agents that use it as a tool or hand over to it.
+        handoffs: Agents that a conversation can be handed over to: `Agent` or `Handoff` objects.
         cwd: The folder the work is in, told to tools and permission functions in their contexts; None for
             the one the program is in. It binds nothing: file tools and the shell have a folder of their own.
         audit: Writes down every call, such as an `AuditLog`.
@@ -157,6 +160,8 @@ class Agent:
         hooks: Hooks | None = None,
         budget: Budget | None = None,
         name: str = "",
+        description: str = "",
+        handoffs: Iterable[Agent | Handoff] = (),
         cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
@@ -186,8 +191,11 @@ class Agent:
             hooks=(hooks, Hooks),
             budget=(budget, Budget),
             name=(name, str),
+            description=(description, str),
         )
-        self.tools = all_tools(tools, subagents)
+        self.description = description
+        self._own_tools = all_tools(tools, subagents)
+        self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
         self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
@@ -274,6 +282,38 @@ class Agent:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream()
 
+    def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
+        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
+
+        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
+        agent above hold for it too. In a session it has a session of its own beside that of the run, and
+        goes on where it stood when the program was killed.
+
+        Args:
+            name: As the model sees it; the agent's name if empty.
+            description: What it is good for; that of the agent if empty.
+            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
+                reaches it as JSON.
+
+        Raises:
+            ConfigError: There is no name, or the type has no JSON form.
+        """
+        from pure_agent_loop.subagents.agent_tool import agent_tool
+
+        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
+
+    def add_handoff(self, agent: Agent | Handoff) -> None:
+        """Let conversations be handed over to another agent, such as one that can hand back to this one.
+
+        Raises:
+            ConfigError: It has no name, or that of one there is.
+        """
+        found, self.tools = checked_handoffs(
+            [*self.handoffs.values(), agent], self._kit.name, self._own_tools
+        )
+        self.handoffs.update(found)
+        self._kit = replace(self._kit, tools=self.tools)
+
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
 
@@ -344,11 +384,11 @@ class Agent:
             HistoryError: `messages` is no list of messages.
             SessionError: The session cannot be opened.
         """
-        given = RunInput(task, messages, self.system_prompt, state, media_parts(media))
+        given = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
         if session_id is None:
             start, kit = begin_run(self._kit, given)
         else:
             from pure_agent_loop.sessions.resume import begin_in_session
 
             start, kit = begin_in_session(self._kit, given, sessions or self._sessions, session_id)
-        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()), self)

@@ -7,6 +7,8 @@ The grammar of a run (``*`` any number, ``?`` at most once):
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE | COMPACTION)*
              REASONING? THOUGHT?
 
+Behind a LOOP_END with the stop reason ``handed_off`` the run of the next agent follows, with its name.
+
 A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
 So may a TASK: one for each change of a subtask.
 
@@ -98,9 +100,9 @@ class Event:
         return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{html.escape(self.content)}</pre>"
 
     @classmethod
-    def loop_start(cls, task: str) -> Event:
-        """A run begins. `task` is what was asked, empty when a run goes on from a state."""
-        return cls(EventType.LOOP_START, 0, {"task": task})
+    def loop_start(cls, task: str, agent: str = "") -> Event:
+        """A run begins. `task` is what was asked, empty when it goes on from a state; `agent` who works."""
+        return cls(EventType.LOOP_START, 0, {"task": task, **({"agent": agent} if agent else {})})
 
     @classmethod
     def thought(cls, step: int, content: str) -> Event:

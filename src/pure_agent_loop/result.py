@@ -26,6 +26,7 @@ class AgentResult:
         stop_reason: Why it ended; ``completed`` when the model gave its answer.
         messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
         state: The state behind it all.
+        previous: What the agent gave that handed over to this one, with ``handed_off``; None if none did.
     """
 
     content: str
@@ -35,6 +36,7 @@ class AgentResult:
     stop_reason: str
     messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
+    previous: AgentResult | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_state(cls, state: QueryState, events: list[Event], prompts: Prompts = ENGLISH) -> AgentResult:
@@ -48,6 +50,11 @@ class AgentResult:
             messages=state.history(prompts.tool_waiting),
             state=state,
         )
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that the run was handed over to; empty for the one that was asked."""
+        return self.state.handed_to[-1] if self.state.handed_to else ""
 
     @property
     def usage(self) -> TokenUsage:

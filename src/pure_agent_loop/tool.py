@@ -42,6 +42,7 @@ class ToolOutcome:
             plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
             counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
         is_background: True if the work goes on beside the run, and a message will tell what came of it.
+        hands_to: The agent that goes on from here; the run ends with ``handed_off``.
     """
 
     text: str
@@ -49,6 +50,7 @@ class ToolOutcome:
     is_interrupt: bool = False
     spent: dict[str, Any] | None = None
     is_background: bool = False
+    hands_to: str = ""
 
 
 def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
@@ -118,7 +120,7 @@ class Tool:
             )
         if timeout is not None and not _is_positive(timeout):
             raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
-        if parameters is not None and not _is_mapping(parameters):
+        if parameters is not None and not hasattr(parameters, "keys"):
             raise ConfigError(
                 f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
             )
@@ -226,10 +228,6 @@ def _is_positive(value: object) -> bool:
     return isinstance(value, (int, float)) and value > 0
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
 def _foreign(error: BaseException) -> BaseException:
     """An error from a thread, safe to raise here: CancelledError from there is no cancellation of ours."""
     if isinstance(error, asyncio.CancelledError):
@@ -307,6 +305,8 @@ def as_tool(value: ToolLike) -> Tool:
     """
     if isinstance(value, Tool):
         return value
+    if callable(maker := getattr(value, "as_tool", None)):  # an agent
+        return as_tool(maker())
     if not isinstance(value, Mapping):
         return Tool(value)
     keys = set(value)

@@ -31,7 +31,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import HANDED_OFF, SUSPENDED
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
@@ -134,7 +134,9 @@ class Attempt:
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
         takeover = self._takeover and not is_new
-        store = GuardedStore(self._store, self._run_id, self.guard, records, takeover=takeover)
+        store = GuardedStore(
+            self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
+        )
         task = self._task if is_new else None
         inbox = Inbox()
         run = self._agent.prepare(
@@ -197,5 +199,6 @@ def _already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """What came of a run that had ended when its process died; None if it had not."""
     past = read_past(records)
     reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")
-    state = past.to_state() if reason not in (None, SUSPENDED, "cancelled") and past.begun is None else None
+    goes_on = reason in (None, SUSPENDED, HANDED_OFF, "cancelled") or past.begun is not None
+    state = None if goes_on else past.to_state()
     return None if state is None else outcome_of(AgentResult.from_state(state, []))

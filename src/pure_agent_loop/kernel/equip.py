@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from pure_agent_loop.kernel.kit import Ends, Kit, KnowsKit, KnowsRun
+from pure_agent_loop.kernel.kit import Background, Ends, Kit, KnowsKit, KnowsRun
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.window import result_chars
@@ -32,11 +32,16 @@ def equipped(state: QueryState, kit: Kit) -> Kit:
     """The kit with the tool that reads what was cut, and with a compactor and tasks that know the run."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
-    tasks, compactor = able(kit.background, KnowsRun), able(kit.compactor, KnowsKit)
+    tasks, compactor = able(background_of(kit), KnowsRun), able(kit.compactor, KnowsKit)
     if tasks is not None:  # before the rest: what it begins is equipped by itself
         kit = replace(kit, background=tasks.with_run(state, kit))
     kit = replace(kit, tools=ReadableTools(kit.tools, folder, result_chars(kit), kit.prompts))
     return kit if compactor is None else replace(kit, compactor=compactor.with_kit(kit))
+
+
+def background_of(kit: Kit) -> Background | None:
+    """What goes on beside a run with this kit: what it was given, else what one of its tools needs."""
+    return kit.background or next(filter(None, (getattr(each, "beside", None) for each in kit.tools)), None)
 
 
 async def end_background(state: QueryState, kit: Kit) -> None:

@@ -30,7 +30,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
     state.deadline, kit = checker.deadline, equipped(state, kit)
     try:
-        await kit.emit(Event.loop_start(state.task))
+        await kit.emit(Event.loop_start(state.task, kit.name))
         with Interrupt() as block:
             block.on(kit.cancel_token)
             for notice in kit.opening:

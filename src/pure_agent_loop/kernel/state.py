@@ -21,7 +21,7 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, SUSPENDED
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
@@ -88,6 +88,8 @@ class QueryState:
     """How often one did."""
     held: list[Incoming] = field(default_factory=list)
     """Messages that had come in when the run was suspended."""
+    handed_to: list[str] = field(default_factory=list)
+    """The agents the conversation was handed over to, in order; the last one is in charge."""
     session_id: str = ""
     """The session the run belongs to, empty for none."""
     transition_reason: str = "start"
@@ -270,6 +272,12 @@ class QueryState:
             self.answer.note = prompts.final_note.format(why=prompts.stopped[meaning])
         self.stop(meaning)
 
+    def hand_to(self, agent: str) -> None:
+        """End the run, because another agent goes on; the first one counts."""
+        if agent and self.stop_reason is None:
+            self.handed_to.append(agent)
+            self.stop(HANDED_OFF)
+
     def stop(self, reason: str) -> None:
         """End the run; the first reason stays."""
         self.stop_reason = self.stop_reason or reason
@@ -293,7 +301,7 @@ class QueryState:
 
     def resume(self) -> None:
         """Take up a run that has ended, or was suspended, where it stands."""
-        if self.stop_reason in (None, COMPLETED):
+        if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
         if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
@@ -348,6 +356,7 @@ class QueryState:
             "always_allowed": list(permissions.always_allowed),
             "denied_rounds": permissions.denied_rounds,
             "held": [list(each) for each in self.held],
+            "handed_to": list(self.handed_to),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
@@ -384,6 +393,7 @@ class QueryState:
                     data["denied_rounds"],
                 ),
                 held=[Incoming(*each) for each in data["held"]],
+                handed_to=list(data.get("handed_to", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _no_state(f"{type(error).__name__}: {error}") from error

@@ -8,6 +8,7 @@ Kind = Literal["done", "limit", "cut", "denied", "cancelled", "failed"]
 
 COMPLETED = "completed"
 SUSPENDED = "waiting_permission"
+HANDED_OFF = "handed_off"
 
 
 class StopReason(NamedTuple):
@@ -25,6 +26,7 @@ class StopReason(NamedTuple):
 STOP_REASONS = {
     COMPLETED: StopReason("done", "The model gave its answer."),
     "backgrounded": StopReason("done", "The work goes on elsewhere."),
+    HANDED_OFF: StopReason("done", "Another agent goes on; see `QueryState.handed_to`."),
     "max_steps": StopReason("limit", "The step limit was reached."),
     "max_tool_calls": StopReason("limit", "The limit of tool calls was reached."),
     "token_limit": StopReason("limit", "The token limit was reached."),

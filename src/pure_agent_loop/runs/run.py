@@ -9,12 +9,12 @@ from dataclasses import replace
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult
+from pure_agent_loop.runs.handoff import Member, run_loops
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
@@ -25,12 +25,16 @@ class Run:
     Args:
         state: Where it starts.
         kit: What it works with; its `emit` is replaced.
+        first: The agent that was asked; it may hand the run over to others.
     """
 
-    def __init__(self, state: QueryState, kit: Kit) -> None:
+    def __init__(self, state: QueryState, kit: Kit, first: Member | None = None) -> None:
         self.state = state
         self.events: list[Event] = []
         self._kit = kit
+        self._first = first
+        self._previous: AgentResult | None = None
+        self._told = 0  # events of the loops before
         self._is_started = False
         weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
@@ -87,7 +91,13 @@ class Run:
 
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
-        return AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        result = AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        return replace(result, previous=self._previous)
+
+    def _hand_over(self, state: QueryState, kit: Kit) -> None:
+        before = AgentResult.from_state(self.state, self.events[self._told :], self._kit.prompts)
+        self._previous = replace(before, previous=self._previous)
+        self._told, self.state, self._kit = len(self.events), state, kit
 
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
@@ -120,6 +130,7 @@ class Run:
 
     async def _run(self, emit: Emit) -> None:
         try:
-            await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
+            kit = replace(self._kit, emit=veiled(emit, self._kit.redactor))
+            await run_loops(self.state, kit, self._first, self._hand_over)
         finally:
             self._kit.journal.close()

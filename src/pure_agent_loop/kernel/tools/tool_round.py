@@ -84,8 +84,13 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
 def _is_settled(call: ToolCall, state: QueryState, kit: Kit) -> bool:
     """True if the call began in an earlier process and will not run again."""
     begun, tool = kit.journal.begun(key := _key(call, state)), kit.tools.get(call.name)
-    repeats = begun is not None and begun.get("idempotent") is True and tool is not None and tool.idempotent
+    repeats = begun is not None and begun.get("idempotent") is True and _repeats(tool)
     return begun is not None and (not repeats or kit.journal.recorded(key))
+
+
+def _repeats(tool: Tool | None) -> bool:
+    """True if it may be called again when its process ended in the middle."""
+    return tool is not None and (tool.idempotent or getattr(tool, "resumes", False))
 
 
 def _key(call: ToolCall, state: QueryState) -> str:
@@ -117,7 +122,7 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         "tool": call.name,
         "args": call.arguments,
         "call_id": call.id,
-        "idempotent": tool is not None and tool.idempotent,
+        "idempotent": _repeats(tool),
     }
     key, effect = _key(call, state), audited(call, _effect(call, tool, state, kit), state, kit)
     planned.task = asyncio.create_task(_timed(key, effect, about, kit))
@@ -172,6 +177,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     state.add_result(call.id, outcome.text if outcome.is_error else marked(call, outcome.text, kit))
     if outcome.is_interrupt:
         state.stop("cancelled")
+    state.hand_to("" if outcome.is_error else outcome.hands_to)
     await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
 
 
