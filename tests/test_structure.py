@@ -24,7 +24,7 @@ LAYERS = [
         kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
         kernel.journal support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
-        support.secrets.secret_keys llm.addresses support.child support.numbers
+        support.secrets.secret_keys llm.addresses kernel.event_data support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language kernel.words
         """,
     ),
@@ -113,6 +113,7 @@ PUBLIC = [
     "Agent",
     "AgentLoop",
     "AgentResult",
+    "AnyEvent",
     "BaseLLMClient",
     "BeforeTool",
     "Budget",

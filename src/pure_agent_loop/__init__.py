@@ -27,7 +27,7 @@ from pure_agent_loop.errors import (
     PureAgentLoopError,
     ToolExecutionError,
 )
-from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.explain import Explanation
 from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
 from pure_agent_loop.inbox import Inbox
@@ -86,6 +86,7 @@ __all__ = [
     "Agent",
     "AgentLoop",
     "AgentResult",
+    "AnyEvent",
     "BaseLLMClient",
     "BeforeTool",
     "Budget",

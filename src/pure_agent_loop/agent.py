@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -255,13 +255,13 @@ class Agent:
 
     def run_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> Generator[Event, None, None]:
+    ) -> Generator[AnyEvent, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream_sync()
 
     def arun_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[AnyEvent, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
@@ -31,13 +31,13 @@ class AgentResult:
     content: str
     steps: int
     total_tokens: TokenUsage
-    events: list[Event] = field(repr=False)
+    events: list[AnyEvent] = field(repr=False)
     stop_reason: str
     messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
 
     @classmethod
-    def from_state(cls, state: QueryState, events: list[Event], prompts: Prompts = ENGLISH) -> AgentResult:
+    def from_state(cls, state: QueryState, events: list[AnyEvent], prompts: Prompts = ENGLISH) -> AgentResult:
         """Sum up a state that has stopped."""
         return cls(
             content=state.content,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pure_agent_loop.events import Emit, Event, EventType
+from pure_agent_loop.events import AnyEvent, Emit, EventType
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
@@ -66,7 +66,7 @@ def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
     if redactor is None:
         return emit
 
-    async def veil(event: Event) -> None:
+    async def veil(event: AnyEvent) -> None:
         if event.type not in _PIECES:  # those were cleaned as streams
             data = redactor.redact_value(event.data)
             event = event if data is event.data else replace(event, data=data)

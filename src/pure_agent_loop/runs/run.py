@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.kernel.event_data import set_number
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
@@ -29,7 +30,7 @@ class Run:
 
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self.state = state
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
         self._kit = kit
         self._is_started = False
         weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
@@ -61,11 +62,11 @@ class Run:
         """Run to the end, from sync code."""
         return run_sync(self.wait())
 
-    def stream(self) -> AsyncGenerator[Event, None]:
+    def stream(self) -> AsyncGenerator[AnyEvent, None]:
         """Run while the events are read."""
         return EventStream(self._start).events()
 
-    def stream_sync(self) -> Generator[Event, None, None]:
+    def stream_sync(self) -> Generator[AnyEvent, None, None]:
         """Run while the events are read, from sync code."""
         portal = get_portal()
         stream = EventStream(self._start)
@@ -92,14 +93,16 @@ class Run:
             )
         self._is_started = True
 
-    async def _keep(self, event: Event) -> None:
+    async def _keep(self, event: AnyEvent) -> None:
         self.events.append(event)
+        set_number(event, len(self.events))
 
     async def _start(self, emit: Emit) -> None:
         self._begin()
 
-        async def keep_and_emit(event: Event) -> None:
+        async def keep_and_emit(event: AnyEvent) -> None:
             self.events.append(event)
+            set_number(event, len(self.events))
             await emit(event)
 
         await self._run(keep_and_emit)
