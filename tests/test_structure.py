@@ -24,8 +24,9 @@ LAYERS = [
         kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
         kernel.journal support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
-        support.secrets.secret_keys llm.addresses kernel.event_data support.child support.numbers
+        support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language kernel.words
+        kernel.event_data support.image_headers
         """,
     ),
     (
@@ -44,7 +45,7 @@ LAYERS = [
         schema.examples
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
-        schema.words
+        schema.words kernel.tools.values
         """,
     ),
     (
@@ -125,9 +126,11 @@ PUBLIC = [
     "Event",
     "EventType",
     "Explanation",
+    "File",
     "HistoryError",
     "HookContext",
     "Hooks",
+    "Image",
     "ImageError",
     "Inbox",
     "JsonLinesRenderer",

@@ -39,7 +39,7 @@ from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.loop import ReactLoop
-from pure_agent_loop.media import ImageError
+from pure_agent_loop.media import File, Image, ImageError
 from pure_agent_loop.parts import Part, PartTransitionError
 from pure_agent_loop.permissions import Permission, PermissionContext, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
@@ -98,9 +98,11 @@ __all__ = [
     "Event",
     "EventType",
     "Explanation",
+    "File",
     "HistoryError",
     "HookContext",
     "Hooks",
+    "Image",
     "ImageError",
     "Inbox",
     "JsonLinesRenderer",

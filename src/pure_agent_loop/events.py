@@ -7,11 +7,9 @@ The grammar of a run (``*`` any number, ``?`` at most once):
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | PARTIAL_OUTPUT | RETRY | NOTICE | COMPACTION)*
              REASONING? THOUGHT?
 
-A PART, a TASK or a PROGRESS may stand anywhere beside these: one for each change of a fragment of text, of
-reasoning or of a call; of a subtask; and for each thing that a call says of itself while it runs.
-
-A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
-missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.
+A PART, a TASK or a PROGRESS may stand anywhere: one for each change of a fragment of an answer, of a subtask,
+and for what a call says while it runs. Where a run is cancelled, fails or waits for a permission,
+the rest of `step` is missing, and results without an OBSERVATION stand in the messages of LOOP_END.
 
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
@@ -65,9 +63,16 @@ class _Factories(type):
         return ActionEvent(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
 
     def observation(
-        cls, step: int, tool: str, result: str, duration: float, call_id: str = "", is_error: bool = False
+        cls,
+        step: int,
+        tool: str,
+        result: str,
+        duration: float,
+        call_id: str = "",
+        is_error: bool = False,
+        value: Any = None,
     ) -> ObservationEvent:
-        """A tool's result, as the model reads it. `duration` is in seconds."""
+        """A tool's result, as the model reads it; `value`: as the tool gave it. `duration` is in seconds."""
         data = {
             "tool": tool,
             "result": result,
@@ -75,7 +80,9 @@ class _Factories(type):
             "call_id": call_id,
             "is_error": is_error,
         }
-        return ObservationEvent(EventType.OBSERVATION, step, data)
+        return ObservationEvent(
+            EventType.OBSERVATION, step, data if value is None else {**data, "value": value}
+        )
 
     def soft_limit(cls, step: int, reason: str, prompt: str) -> SoftLimitEvent:
         """A soft limit was reached; `prompt` is the notice the model gets. The run goes on."""
@@ -178,8 +185,7 @@ class _Factories(type):
             number: Its place in its stream.
 
         Raises:
-            KeyError: Something is missing.
-            ValueError: There is no such type.
+            KeyError, ValueError: It is no such form.
         """
         kind = EventType(plain["type"])
         event = _CLASSES[kind](kind, plain["step"], plain["data"], plain["timestamp"])
@@ -188,15 +194,10 @@ class _Factories(type):
 
 
 class Event(BaseEvent, metaclass=_Factories):
-    """One thing that happened in a run.
+    """One thing that happened in a run. Each type has a class with the keys of its `data` as attributes.
 
-    The factories make an event of the class of its type, which has the keys of its `data` as attributes.
-
-    Args:
-        type: What kind.
-        step: The step it belongs to, from 1; 0 before the first.
-        data: Its details; the keys are the argument names of the factory.
-        timestamp: Seconds since the epoch; now if None.
+    Its `type`; its `step`, from 1, and 0 before the first; `data`, whose keys are the argument names of the
+    factory; and the `timestamp`, in seconds since the epoch.
     """
 
 

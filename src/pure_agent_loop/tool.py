@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, overload
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.kernel.tools.values import ToolOutcome, failed, outcome_of
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
@@ -23,44 +24,12 @@ from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_sc
 from pure_agent_loop.schema.examples import Example, checked_examples
 from pure_agent_loop.schema.tidy import with_texts
 from pure_agent_loop.schema.words import say as say_of
-from pure_agent_loop.support.text import as_text, safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
+__all__ = ["Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "as_tool", "failed", "tool"]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 DICT_KEYS = {"name", "description", "parameters", "function"}
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """What came of one call.
-
-    Args:
-        text: What the model reads.
-        is_error: True if the call failed.
-        is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...,
-            "tool_calls": ...}``, with the plain form of a `TokenUsage`. A tool that has something to say
-            here, or about `is_error`, may return a `ToolOutcome` instead of a value.
-    """
-
-    text: str
-    is_error: bool = False
-    is_interrupt: bool = False
-    spent: dict[str, Any] | None = None
-
-
-def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
-    """The outcome of a call that failed, in the words the model reads.
-
-    Args:
-        prompts: The words.
-        tool: Name of the tool.
-        kind: Name of the error's type.
-        error: What happened.
-        interrupt: True if it was Ctrl-C.
-    """
-    text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
-    return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
 
 
 @dataclass(slots=True)
@@ -211,7 +180,7 @@ class Tool:
             return fail(type(error).__name__, safe_str(error))
         try:
             result = await self._call(kwargs)
-            return result if isinstance(result, ToolOutcome) else ToolOutcome(as_text(result))
+            return await outcome_of(result)
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ class ToolContext:
     """What goes on beside the run, for the tools that begin it; see `kit.Background`."""
     read_only: bool = False
     """Nobody has allowed this call to change anything; see `Permission`."""
+    on_piece: Callable[[str], Awaitable[None]] | None = None
+    """Told of each piece of a result that comes in pieces; None if nobody is."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

@@ -61,6 +61,16 @@ class Veil:
         return replace(part, arguments=stream.feed(part.arguments))
 
 
+def _cleaned(event: AnyEvent, redactor: Redactor) -> AnyEvent:
+    """Without secrets; a tool's value is the program's own object, and goes into no text."""
+    value = event.data.get("value") if event.type is EventType.OBSERVATION else None
+    given = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
+    data = redactor.redact_value(given)
+    if data is given:
+        return event
+    return replace(event, data=data if value is None else {**data, "value": value})
+
+
 def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
     """A way out for events whose data hold no known secret."""
     if redactor is None:
@@ -68,8 +78,7 @@ def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
 
     async def veil(event: AnyEvent) -> None:
         if event.type not in _PIECES:  # those were cleaned as streams
-            data = redactor.redact_value(event.data)
-            event = event if data is event.data else replace(event, data=data)
+            event = _cleaned(event, redactor)
         await emit(event)
 
     return veil

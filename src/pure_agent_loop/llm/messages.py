@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import HistoryError
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
@@ -59,6 +60,25 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
 def tool_message(call_id: str, content: str) -> Message:
     """The result of a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def media_content(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """What tools gave beside text, as the content of one message; empty for nothing.
+
+    Args:
+        results: The name of each tool, and its parts.
+    """
+    content: list[dict[str, Any]] = []
+    for tool, parts in results:
+        if found := list(parts):
+            content += [{"type": "text", "text": say("media_of", tool=tool)}, *found]
+    return content
+
+
+def is_media(message: Message) -> bool:
+    """True for such a message: it belongs to the results before it."""
+    meta = message.get(META) or {}
+    return message["role"] == "user" and bool(meta.get("synthetic")) and isinstance(message["content"], list)
 
 
 def text_of(content: str | list[dict[str, Any]]) -> str:

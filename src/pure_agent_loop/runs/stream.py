@@ -27,7 +27,7 @@ class EventStream:
         self._buffer: deque[AnyEvent] = deque()
         self._task: asyncio.Task[None] | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()  # several may wait for it: tools tell of their progress beside the loop
         self._left = False
 
     async def next_batch(self) -> list[AnyEvent]:
@@ -49,13 +49,13 @@ class EventStream:
             return []
         batch = list(self._buffer)
         self._buffer.clear()
-        _wake(self._writer)
+        self._room.set()
         return batch
 
     async def aclose(self) -> None:
         """Leave: cancel the run if it still goes on, and wait until it has ended."""
         self._left = True
-        _wake(self._writer)
+        self._room.set()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -80,8 +80,8 @@ class EventStream:
             self._buffer.append(event)
             _wake(self._reader)
         while len(self._buffer) >= BUFFER_EVENTS and not self._left:
-            self._writer = asyncio.get_running_loop().create_future()
-            await self._writer
+            self._room.clear()
+            await self._room.wait()
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

@@ -40,7 +40,8 @@ def encode(value: Any) -> tuple[str, Any]:
         requests = get(value.raw, "requests")  # an answer that took several says so there
         return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
     if isinstance(value, ToolOutcome):
-        return "outcome", asdict(value)
+        plain = {name: getattr(value, name) for name in ("text", "is_error", "is_interrupt", "spent")}
+        return "outcome", {**plain, "parts": value.parts} if value.parts else plain
     if isinstance(value, (Permission, BeforeTool)):
         return "value", {type(value).__name__: asdict(value)}
     return "value", to_jsonable(value)
