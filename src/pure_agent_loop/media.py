@@ -10,15 +10,14 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.support.image_headers import READERS
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
-MediaKind = Literal["image", "file", "audio"]
-KIND_OF_PART: Mapping[str, MediaKind] = {"image_url": "image", "file": "file", "input_audio": "audio"}
+MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # and the types of their parts
 Content: TypeAlias = "str | list[dict[str, Any]]"
 
 
@@ -306,8 +305,13 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
-def part_words(part: Mapping[str, Any]) -> str:
-    """What a part of a message is, in a few words for a model: its kind, its size."""
+def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
+    """What a part of a message is, in a few words for a model: its kind, its size.
+
+    Args:
+        part: It, whoever wrote it.
+        measured: Say also how many pixels an image has; it is one that was checked.
+    """
     kind = str(part.get("type"))
     inner = part.get(kind)
     found = inner if isinstance(inner, Mapping) else {}
@@ -315,13 +319,13 @@ def part_words(part: Mapping[str, Any]) -> str:
     if text.startswith("https://"):
         return say("media_at", kind="image", url=text[:200])
     head, _, data = text.rpartition(",")
-    label = head.removeprefix("data:").partition(";")[0] or f"audio/{found.get('format')}"
+    label = f"audio/{found.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0] or kind
     name = f"{found['filename']}, " if found.get("filename") else ""
     size = ""
-    if kind == "image_url":
+    if measured and kind == "image_url":
         info = inspect_image(base64.b64decode(data), name="image")
         size = f"{info.width} x {info.height}, "
-    return say("media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4)
+    return say("media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4 - data[-2:].count("="))
 
 
 def image_part(data: bytes, *, name: str) -> dict[str, Any]:

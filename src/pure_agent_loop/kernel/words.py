@@ -67,10 +67,7 @@ say = Sentences(
             "一个结果最多可以有 {count} 个媒体，共 {size:,} 字节",
         ),
         "media_secret": ("it holds a secret", "其中含有机密"),
-        "media_not_taken": (
-            "{what} (this model cannot take it, so it was left out)",
-            "{what}（此模型不能接收，因此已省略）",
-        ),
+        "media_gone": ("{what} (it was left out here)", "{what}（此处已省略）"),
         # -- tables and pieces -----------------------------------------------------------------------
         "table_cut": (
             "({rows:,} of {all_rows:,} rows, {columns:,} of {all_columns:,} columns are shown)",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import HistoryError
@@ -21,6 +21,7 @@ from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.media import part_words
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]
@@ -79,6 +80,22 @@ def is_media(message: Message) -> bool:
     """True for such a message: it belongs to the results before it."""
     meta = message.get(META) or {}
     return message["role"] == "user" and bool(meta.get("synthetic")) and isinstance(message["content"], list)
+
+
+def in_words(message: Message, keep: Collection[str] = ()) -> Message:
+    """A message with words in the place of its images and files.
+
+    Args:
+        message: It; its content is a list of parts.
+        keep: Types of parts that stay.
+    """
+    kept = ("text", *keep)
+    content = [
+        part if part["type"] in kept else {"type": "text", "text": say("media_gone", what=part_words(part))}
+        for part in message["content"]
+    ]
+    is_text = all(part["type"] == "text" for part in content)
+    return {**message, "content": text_of(content) if is_text else content}
 
 
 def text_of(content: str | list[dict[str, Any]]) -> str:

@@ -133,7 +133,7 @@ def _content(value: Any) -> _Content:
             if part["type"] == "text":
                 texts.append(clean_text(part["text"]))
                 continue
-            words, length = part_words(part), len(str(part))
+            words, length = part_words(part, measured=True), len(str(part))
         except PureAgentLoopError as error:
             texts.append(say("media_not_sent", why=safe_str(error)))
             continue
@@ -162,7 +162,10 @@ def _text(value: Any) -> str:
 
 
 def _is_big(value: Any) -> bool:
-    return _can(value, "shape") and (_can(value, "head") or (_can(value, "tolist") and _can(value, "ravel")))
+    """True for what would fill a result by itself: a table, a long array."""
+    return _can(value, "shape") and (
+        _can(value, "head") or (_can(value, "ravel") and getattr(value, "size", 0) > MOST_VALUES)
+    )
 
 
 def _can(value: Any, name: str) -> bool:
