@@ -13,6 +13,7 @@ from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,6 +50,9 @@ class Conversation:
     @messages.setter
     def messages(self, messages: list[Message]) -> None:
         self._history = messages
+
+    def __repr__(self) -> str:
+        return f"<Conversation: {counted(len(self._history), 'message')}>"
 
     async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
         """Say something and wait for the answer.

@@ -379,6 +379,9 @@ class ToolRegistry:
             return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
         return await found.invoke(args, prompts)
 
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)})"
+
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 

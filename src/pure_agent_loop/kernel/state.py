@@ -38,6 +38,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.text import counted
 from pure_agent_loop.support.typed import mistyped
 
 NO_CALLS_LEFT = "LimitReached"
@@ -70,7 +71,7 @@ class QueryState:
     results: dict[str, str] = field(default_factory=dict)
     """Results that have come for them, by call id."""
     media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Images and files that belong to these, as parts of the message behind them."""
+    """Images and files that belong to these."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """What was decided about calls."""
     answer: Answer = field(default_factory=Answer)
@@ -107,6 +108,10 @@ class QueryState:
 
     def __post_init__(self) -> None:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
+
+    def __repr__(self) -> str:
+        count = counted(len(self.messages), "message")
+        return f"<QueryState {self.stop_reason or 'running'}: step {self.step}, {count}>"
 
     @property
     def step(self) -> int:
@@ -223,10 +228,7 @@ class QueryState:
             self.answer.pieces.append(response.content)
 
     def add_result(self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None) -> None:
-        """Take in the result of a pending call; with the last one, all are appended in call order.
-
-        What is no text follows in a message of the user's role: most servers take it nowhere else.
-        """
+        """Take in the result of a pending call; with the last one, all are appended, their media behind."""
         self.results[call_id] = text
         if parts:
             self.media[call_id] = parts

@@ -15,7 +15,7 @@ from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, as_html
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
@@ -79,6 +79,11 @@ class Run:
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
         return AgentResult.from_state(self.state, self.events, self._kit.prompts)
+
+    def _repr_html_(self) -> str:
+        """How it stands, for notebooks."""
+        about = self.state.stop_reason or (f"step {self.state.step}" if self._is_started else "not started")
+        return as_html(self.state.content, about, self.events)
 
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
