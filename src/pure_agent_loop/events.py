@@ -34,7 +34,6 @@ from pure_agent_loop.kernel.event_data import (
     of_task,
     of_thinking,
     of_tool,
-    set_number,
     shown,
 )
 from pure_agent_loop.kernel.stop_reasons import StopReason
@@ -188,16 +187,14 @@ class _Factories(type):
             KeyError, ValueError: It is no such form.
         """
         kind = EventType(plain["type"])
-        event = _CLASSES[kind](kind, plain["step"], plain["data"], plain["timestamp"])
-        set_number(event, number)
-        return event
+        return _CLASSES[kind](kind, plain["step"], plain["data"], plain["timestamp"], number)
 
 
 class Event(BaseEvent, metaclass=_Factories):
     """One thing that happened in a run. Each type has a class with the keys of its `data` as attributes.
 
     Its `type`; its `step`, from 1, and 0 before the first; `data`, whose keys are the argument names of the
-    factory; and the `timestamp`, in seconds since the epoch.
+    factory; the `timestamp`, in seconds since the epoch; the `number` in its run, from 1, 0 outside of one.
     """
 
 

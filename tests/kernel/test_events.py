@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import json
+import pickle
 from types import MappingProxyType
 
 import pytest
@@ -124,6 +126,16 @@ def test_an_event_has_the_attributes_of_its_type_alone():
         Event.thought(1, "x").tool  # noqa: B018
     with pytest.raises(AttributeError):
         Event.thought(1, "x").thought  # noqa: B018 - a factory is of the class
+
+
+def test_events_can_be_copied():
+    event = Event.from_dict(Event.action(1, "add", {"a": 1}).to_dict(), 3)
+    for again in (
+        copy.deepcopy(event),
+        pickle.loads(pickle.dumps(event)),
+        dataclasses.replace(event, step=1),
+    ):
+        assert (again, again.number, again.tool, type(again)) == (event, 3, "add", ActionEvent)
 
 
 def test_a_missing_key_reads_as_nothing():

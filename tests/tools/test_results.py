@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import threading
+from collections.abc import Iterator
 
 import pytest
 from tests.assistant.images import png
@@ -14,6 +15,7 @@ from tests.sessions.cuts import copied
 
 from pure_agent_loop import (
     Agent,
+    CancelToken,
     ConfigError,
     EventType,
     File,
@@ -236,6 +238,51 @@ def test_an_iterator_without_end_is_stopped(tmp_path):
 
     text, _ = texts_of(pieces, results_folder=tmp_path, max_result_chars=1_000)
     assert text.endswith("[stopped after 1,000,000 characters: the tool gave ever more]")
+
+
+def test_an_iterator_that_is_left_is_closed():
+    closed = threading.Event()
+    token = CancelToken()
+
+    def pieces():
+        try:
+            yield "one"
+            token.cancel()
+            yield "two"
+            yield "three"
+        finally:
+            closed.set()
+
+    with ScriptedLLM([call("look")]) as llm:
+        result = Agent(llm=llm, tools=[gives(pieces)]).run("Look.", cancel_token=token)
+    assert result.stop_reason == "cancelled"
+    assert closed.wait(10)
+
+
+def test_many_pieces_of_many_calls_are_told():
+    @tool
+    def count(start: int) -> Iterator[str]:
+        """Count."""
+        return (f"{start + number} " for number in range(150))
+
+    calls = [call("count", start=start) for start in (0, 500, 1000)]
+    with ScriptedLLM([calls, "Done."]) as llm:
+        events = list(Agent(llm=llm, tools=[count]).run_stream("Count."))
+    assert sum(event.type is EventType.PROGRESS for event in events) == 450
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    check_events(events)
+
+
+@pytest.mark.parametrize("mode", ["text", "json"])
+def test_images_come_where_tools_are_put_as_text_too(mode):
+    said = {
+        "text": "Thought: look\nAction: look\nAction Input: {}",
+        "json": '{"tool": "look", "arguments": {}}',
+    }
+    with ScriptedServer(lambda messages, *_: "Seen." if len(messages) > 2 else said[mode]) as server:
+        Agent("m", "k", server.base_url, tools=[gives(Image(data=png()))], tool_mode=mode).run("Look.")
+        sent = json.dumps([request.body["messages"] for request in server.requests])
+    assert "image_url" in sent
 
 
 def test_a_hook_that_changes_a_result_takes_the_rest_away():

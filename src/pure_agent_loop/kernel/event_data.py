@@ -202,7 +202,7 @@ class BaseEvent:
     step: int
     data: dict[str, Any]
     timestamp: float
-    _number: int = field(init=False, repr=False, compare=False)
+    number: int = field(default=0, repr=False, compare=False)
 
     def __init__(
         self,
@@ -210,20 +210,14 @@ class BaseEvent:
         step: int,
         data: dict[str, Any],
         timestamp: float | None = None,
+        number: int = 0,
     ) -> None:
         # The setters of the slots cost half of `object.__setattr__` by name; this is done for each piece.
         _set_type(self, type)
         _set_step(self, step)
         _set_data(self, data)
         _set_timestamp(self, _now() if timestamp is None else timestamp)
-
-    @property
-    def number(self) -> int:
-        """Its place in the stream of its run: 1, 2, 3 ...; 0 outside of one."""
-        try:
-            return self._number
-        except AttributeError:
-            return 0
+        set_number(self, number)
 
     @property
     def content(self) -> str:
@@ -276,4 +270,4 @@ class BaseEvent:
 
 _SLOTS: Any = BaseEvent
 _set_type, _set_step, _set_data = _SLOTS.type.__set__, _SLOTS.step.__set__, _SLOTS.data.__set__
-_set_timestamp, set_number = _SLOTS.timestamp.__set__, _SLOTS._number.__set__
+_set_timestamp, set_number = _SLOTS.timestamp.__set__, _SLOTS.number.__set__

@@ -6,7 +6,8 @@ are bounded: a model reads a piece of them and is told how much there is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -71,6 +72,9 @@ async def outcome_of(result: Any) -> ToolOutcome:
         result = await _gathered(result)
     if result is None or isinstance(result, (str, bool, int, float)):
         return ToolOutcome(as_text(result), value=None if isinstance(result, str) else result)
+    items = result if isinstance(result, (list, tuple)) else (result,)
+    if not any(_is_medium(each) or _can(each, "shape") for each in items):  # no files, no long work
+        return ToolOutcome(_content(result).text, value=result)
     found = await run_in_thread(partial(_content, result))
     if isinstance(found, Raised):
         raise found.error
@@ -88,31 +92,41 @@ async def _gathered(value: Any) -> Any:
     """The pieces of an iterator, sync or async, as one value; each is told about as it comes."""
     call, pieces, chars = current_call(), list[Any](), 0
     tell = None if call is None else call.on_piece
-    async for piece in _pieces(value):
-        pieces.append(piece)
-        text = piece if isinstance(piece, str) else repr(piece) if _is_medium(piece) else as_text(piece)
-        chars += len(text)
-        if tell is not None:
-            await tell(text)
-        if chars > MOST_PIECE_CHARS:
-            pieces.append(say("pieces_cut", count=MOST_PIECE_CHARS))
-            break
+    async with aclosing(_pieces(value)) as coming:
+        async for piece in coming:
+            pieces.append(piece)
+            text = piece if isinstance(piece, str) else repr(piece) if _is_medium(piece) else _text(piece)
+            chars += len(text)
+            if tell is not None:
+                await tell(clean_text(text))
+            if chars > MOST_PIECE_CHARS:
+                pieces.append(say("pieces_cut", count=MOST_PIECE_CHARS))
+                break
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else pieces
 
 
-async def _pieces(value: Any) -> AsyncIterator[Any]:
+async def _pieces(value: Any) -> AsyncGenerator[Any, None]:
+    """One by one; what the iterator holds is given back at the end, also at an early one."""
     end = object()
     if isinstance(value, AsyncIterator):
-        async for piece in value:
-            yield piece
+        try:
+            async for piece in value:
+                yield piece
+        finally:
+            if _can(value, "aclose"):
+                await value.aclose()  # type: ignore[attr-defined] # generators have it
         return
-    while True:
-        piece = await run_in_thread(partial(next, value, end))
-        if isinstance(piece, Raised):
-            raise piece.error
-        if piece is end:
-            return
-        yield piece
+    try:
+        while True:
+            piece = await run_in_thread(partial(next, value, end))
+            if isinstance(piece, Raised):
+                raise piece.error
+            if piece is end:
+                return
+            yield piece
+    finally:
+        if _can(value, "close"):
+            await run_in_thread(value.close)
 
 
 def _is_medium(value: Any) -> bool:
