@@ -26,6 +26,7 @@ from pure_agent_loop.errors import (
     LLMError,
     MissingExtraError,
     PureAgentLoopError,
+    RunInterrupted,
     ToolExecutionError,
 )
 from pure_agent_loop.events import AnyEvent, Event, EventType, TaskState
@@ -166,6 +167,7 @@ __all__ = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunInterrupted",
     "RunOptions",
     "SendOptions",
     "SessionManager",

@@ -27,7 +27,7 @@ from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
     check_pairs,
-    media_content,
+    media_message,
     to_wire,
     tool_message,
     user_message,
@@ -38,7 +38,6 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.text import counted
 from pure_agent_loop.support.typed import mistyped
 
 NO_CALLS_LEFT = "LimitReached"
@@ -110,8 +109,9 @@ class QueryState:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
 
     def __repr__(self) -> str:
-        count = counted(len(self.messages), "message")
-        return f"<QueryState {self.stop_reason or 'running'}: step {self.step}, {count}>"
+        return (
+            f"<QueryState {self.stop_reason or 'running'}: step {self.step}, {len(self.messages)} messages>"
+        )
 
     @property
     def step(self) -> int:
@@ -199,13 +199,14 @@ class QueryState:
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += cost
 
-    def spend(self, spent: Mapping[str, Any] | None) -> None:
-        """Add what work outside this loop used: a subagent's tokens, money and tool calls."""
-        if spent is not None:
-            usage = spent.get("usage")
-            counted = TokenUsage.from_dict(usage) if usage else TokenUsage.zero()
-            self.count(counted, float(spent.get("cost") or 0.0))
-            self.ledger.tool_calls += int(spent.get("tool_calls") or 0)
+    def spend(self, spent: Mapping[str, Any] | None) -> tuple[TokenUsage, float, int]:
+        """Add what work outside this loop used: a subagent's tokens, money and tool calls; they come back."""
+        spent = spent or {}
+        usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
+        cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
+        self.count(usage, cost)
+        self.ledger.tool_calls += calls
+        return usage, cost, calls
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
         """Put a shorter history in the place of `messages`: the only way to change earlier ones.
@@ -234,8 +235,7 @@ class QueryState:
             self.media[call_id] = parts
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
-            if content := media_content((call.name, self.media.get(call.id, ())) for call in self.pending):
-                self.add_user("", content, synthetic=True)
+            self.messages += media_message((call.name, self.media.get(call.id, ())) for call in self.pending)
             rulings = self.permissions.rulings.values()
             self.ledger.tool_calls += len(self.pending) - sum(each.kind == NO_CALLS_LEFT for each in rulings)
             self.drop_calls()

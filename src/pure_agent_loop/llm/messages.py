@@ -64,8 +64,8 @@ def tool_message(call_id: str, content: str) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def media_content(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """What tools gave beside text, as the content of one message; empty for nothing.
+def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[Message]:
+    """What tools gave beside text, as one message in the user's role, or none.
 
     Args:
         results: The name of each tool, and its parts.
@@ -74,7 +74,7 @@ def media_content(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> li
     for tool, parts in results:
         if found := list(parts):
             content += [{"type": "text", "text": say("media_of", tool=tool)}, *found]
-    return content
+    return [user_message("", content, synthetic=True)] if content else []
 
 
 def is_media(message: Message) -> bool:

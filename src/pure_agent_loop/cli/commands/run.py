@@ -34,6 +34,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
@@ -201,6 +202,7 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
     found = make_toolset(
         options, workspace, output, trusted=trusted
     )  # what is wrong with it is said before a model starts
+    check_rules(rules_of(options), found.tools, found.subagents, hint="")
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     toolset = found.for_model(is_tiny=choice.is_tiny)
     agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
