@@ -11,7 +11,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, overload
 
@@ -22,34 +21,14 @@ from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.examples import Example, checked_examples
+from pure_agent_loop.schema.given import GivenSchema
 from pure_agent_loop.schema.tidy import with_texts
-from pure_agent_loop.schema.words import say as say_of
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 __all__ = ["Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "as_tool", "failed", "tool"]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 DICT_KEYS = {"name", "description", "parameters", "function"}
-
-
-@dataclass(slots=True)
-class _GivenSchema:
-    """A JSON Schema that came with the tool. It is sent as it is; only names are checked here."""
-
-    parameters: dict[str, Any]
-    description: str = ""
-
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
-        known = self.parameters.get("properties", {})
-        closed = self.parameters.get("additionalProperties") is False
-        problems = [f"{name}: {say_of('required')}" for name in missing]
-        problems += [
-            say_of("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
-        ]
-        if problems:
-            raise ToolArgumentError("; ".join(problems))
-        return arguments
 
 
 class Tool:
@@ -71,6 +50,8 @@ class Tool:
             be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
             not asked. It must change nothing.
         words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
+        untrusted: Its results are words of others, such as files: the model gets them in a frame that marks
+            them as data.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -90,6 +71,7 @@ class Tool:
         judge: Judge | None = None,
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
+        untrusted: bool = False,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
@@ -110,16 +92,17 @@ class Tool:
         self.timeout = timeout
         self.read_only = read_only
         self.polls = polls
+        self.untrusted = untrusted
         self.judge = judge
         self.examples = checked_examples(self.name, examples)
         self._words = words or {}
         self._description = description
-        self._given = None if parameters is None else _GivenSchema(dict(parameters))
+        self._given = None if parameters is None else GivenSchema(dict(parameters))
         self._signature = check_signature(function) if parameters is None else None
         self.is_async = inspect.iscoroutinefunction(_unwrapped(function))
 
     @cached_property
-    def schema(self) -> ToolSchema | _GivenSchema:
+    def schema(self) -> ToolSchema | GivenSchema:
         """How arguments are described and checked; built when first needed, since that loads pydantic."""
         return self._given or build_schema(self._signature or self.function)
 
@@ -257,6 +240,7 @@ def tool(
     judge: Judge | None = None,
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
+    untrusted: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
@@ -266,7 +250,7 @@ def tool(
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
         options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
-            ``judge``, ``examples``, ``words``; see `Tool`.
+            ``judge``, ``examples``, ``words``, ``untrusted``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.

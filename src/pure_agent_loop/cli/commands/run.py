@@ -134,7 +134,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        help="ask: about what may change something (the default here; that of the library is auto); "
+        "auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
     group.add_argument(
@@ -205,7 +206,7 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
     check_rules(rules_of(options), found.tools, found.subagents, hint="")
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     toolset = found.for_model(is_tiny=choice.is_tiny)
-    agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
+    agent = _agent(options, choice, questions, toolset, workspace, trusted=trusted)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
     if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -225,11 +226,12 @@ def _agent(
     choice: Choice,
     questions: Questions | None,
     toolset: Toolset,
+    workspace: Path,
     *,
-    trusted: Path | None,
+    trusted: bool,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:
@@ -241,6 +243,7 @@ def _agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
+        cwd=workspace,
         limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,

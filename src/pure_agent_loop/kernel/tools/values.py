@@ -38,6 +38,7 @@ class ToolOutcome:
         spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
             plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
             counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
+        is_background: True if the work goes on beside the run, and a message will tell what came of it.
         parts: Images and files that belong to the text, as parts of a message.
         value: What the tool returned, if that was no text. It is in no record.
     """
@@ -46,6 +47,7 @@ class ToolOutcome:
     is_error: bool = False
     is_interrupt: bool = False
     spent: dict[str, Any] | None = None
+    is_background: bool = False
     parts: list[dict[str, Any]] | None = None
     value: Any = field(default=None, repr=False, compare=False)
 
