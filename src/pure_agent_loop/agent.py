@@ -7,12 +7,12 @@ import os
 from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -20,12 +20,18 @@ from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client
+from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, check_thinking_level
-from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
+from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
-from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
+from pure_agent_loop.permissions import (
+    AskFunction,
+    PermissionFunction,
+    PermissionMode,
+    PermissionPolicy,
+    PermissionRules,
+)
 from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
@@ -48,6 +54,7 @@ from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import RunInput, begin_run
+from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry
 
@@ -59,7 +66,8 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
-TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
+AgentMode = Literal["react", "single"]
+TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
 
 
 class Agent:
@@ -131,7 +139,7 @@ class Agent:
         ConfigError: An argument cannot work; the message says which and what to do.
     """
 
-    default_mode: ClassVar[str] = "react"
+    default_mode: ClassVar[AgentMode] = "react"
 
     def __init__(
         self,
@@ -144,16 +152,16 @@ class Agent:
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         temperature: float | None = DEFAULT_TEMPERATURE,
-        thinking_level: str = "off",
+        thinking_level: ThinkingLevel = "off",
         emit_reasoning_events: bool = False,
         *,
-        mode: str | None = None,
+        mode: AgentMode | None = None,
         after_tools: str = "",
-        tool_mode: str = "auto",
-        language: str | None = None,
+        tool_mode: ToolMode = "auto",
+        language: Language | None = None,
         prompts: Prompts | None = None,
         profile: Profile | None = None,
-        permission_mode: str = "auto",
+        permission_mode: PermissionMode = "auto",
         permission_rules: PermissionRules | None = None,
         can_use_tool: PermissionFunction | None = None,
         on_ask: AskFunction | None = None,
@@ -272,13 +280,13 @@ class Agent:
 
     def run_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> Generator[Event, None, None]:
+    ) -> Generator[AnyEvent, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream_sync()
 
     def arun_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[AnyEvent, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream()
 
@@ -320,6 +328,12 @@ class Agent:
         Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
         await close_client(self.llm)
+
+    def __repr__(self) -> str:
+        """Without addresses and keys."""
+        name = f"{self._kit.name!r}, " if self._kit.name else ""
+        model = model_of(self.llm) or type(self.llm).__name__
+        return f"<{type(self).__name__} {name}model={model!r}, tools={[each.name for each in self.tools]}>"
 
     async def __aenter__(self) -> Self:
         return self

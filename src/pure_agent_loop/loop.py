@@ -8,7 +8,7 @@ from typing import Any
 
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
@@ -34,7 +34,7 @@ class LoopRun:
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[AnyEvent]:
         return self._run.stream()
 
     async def _answer(self) -> str:

@@ -11,11 +11,11 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, overload
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.kernel.tools.values import ToolOutcome, failed, outcome_of
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
@@ -23,48 +23,12 @@ from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_sc
 from pure_agent_loop.schema.examples import Example, checked_examples
 from pure_agent_loop.schema.given import GivenSchema
 from pure_agent_loop.schema.tidy import with_texts
-from pure_agent_loop.support.text import as_text, safe_str
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
+__all__ = ["Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "as_tool", "failed", "tool"]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 DICT_KEYS = {"name", "description", "parameters", "function"}
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """What came of one call.
-
-    Args:
-        text: What the model reads.
-        is_error: True if the call failed.
-        is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
-            plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
-            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
-        is_background: True if the work goes on beside the run, and a message will tell what came of it.
-        hands_to: The agent that goes on from here; the run ends with ``handed_off``.
-    """
-
-    text: str
-    is_error: bool = False
-    is_interrupt: bool = False
-    spent: dict[str, Any] | None = None
-    is_background: bool = False
-    hands_to: str = ""
-
-
-def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
-    """The outcome of a call that failed, in the words the model reads.
-
-    Args:
-        prompts: The words.
-        tool: Name of the tool.
-        kind: Name of the error's type.
-        error: What happened.
-        interrupt: True if it was Ctrl-C.
-    """
-    text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
-    return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
 
 
 class Tool:
@@ -199,7 +163,7 @@ class Tool:
             return fail(type(error).__name__, safe_str(error))
         try:
             result = await self._call(kwargs)
-            return result if isinstance(result, ToolOutcome) else ToolOutcome(as_text(result))
+            return await outcome_of(result)
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
@@ -396,6 +360,9 @@ class ToolRegistry:
             names = ", ".join(self._tools) or "-"
             return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
         return await found.invoke(args, prompts)
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)})"
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

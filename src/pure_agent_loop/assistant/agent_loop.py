@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.assistant.context_builder import ContextBuilder
@@ -35,6 +35,7 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.support.language import Language
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
@@ -104,7 +105,7 @@ class AgentLoop:
         max_tool_calls: int | None = 25,
         max_history: int | None = DEFAULT_MAX_HISTORY,
         limits: LoopLimits | None = None,
-        language: str | None = None,
+        language: Language | None = None,
         trust_folder: bool | None = None,
         **agent_options: Any,
     ) -> None:
@@ -138,7 +139,7 @@ class AgentLoop:
             retry=RetryConfig(max_retries=max_retries, base_delay=retry_delay),
             temperature=temperature,
             max_tokens=max_tokens,
-            language=language or self.context_builder.language,
+            language=cast("Language | None", language or self.context_builder.language),
             sessions=self.sessions.store,
             cwd=self.workspace.root,
             tool_attempts=max(1, max_retries),

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import read_events
 from pure_agent_loop.durable.values import TaskInfo
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 
 POLL_SECONDS = 0.1
@@ -67,7 +67,7 @@ class Handle:
             await asyncio.sleep(POLL_SECONDS)
         return info
 
-    async def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
+    async def events(self, *, follow: bool = True, after: int = 0) -> AsyncIterator[AnyEvent]:
         """Its events from the first on, while they happen, until it has ended.
 
         After the death of a worker there is a second ``loop_start``. Pieces of an answer come as far as they
@@ -75,13 +75,14 @@ class Handle:
 
         Args:
             follow: False for those that are there by now.
+            after: Only those behind this `Event.number`, for a reader that comes back.
         """
-        last = 0
+        last = after
         while True:
             info = await asyncio.to_thread(self.info)
             found = await asyncio.to_thread(read_events, self._client.database, self.run_id, last)
-            for number, event in found:
-                last = number
+            for event in found:
+                last = event.number
                 yield event
             if not found and (info.has_ended or not follow):
                 return

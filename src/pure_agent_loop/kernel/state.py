@@ -27,6 +27,7 @@ from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
     check_pairs,
+    media_message,
     to_wire,
     tool_message,
     user_message,
@@ -68,6 +69,8 @@ class QueryState:
     """Calls of the last answer that still lack a result."""
     results: dict[str, str] = field(default_factory=dict)
     """Results that have come for them, by call id."""
+    media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Images and files that belong to these."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """What was decided about calls."""
     answer: Answer = field(default_factory=Answer)
@@ -106,6 +109,11 @@ class QueryState:
 
     def __post_init__(self) -> None:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
+
+    def __repr__(self) -> str:
+        return (
+            f"<QueryState {self.stop_reason or 'running'}: step {self.step}, {len(self.messages)} messages>"
+        )
 
     @property
     def step(self) -> int:
@@ -184,7 +192,7 @@ class QueryState:
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
-        self.results, self.permissions.rulings = {}, {}
+        self.results, self.media, self.permissions.rulings = {}, {}, {}
         self.answer.take(response)
 
     def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
@@ -222,11 +230,14 @@ class QueryState:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
             self.answer.pieces.append(response.content)
 
-    def add_result(self, call_id: str, text: str) -> None:
-        """Take in the result of a pending call; with the last one, all are appended in call order."""
+    def add_result(self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None) -> None:
+        """Take in the result of a pending call; with the last one, all are appended, their media behind."""
         self.results[call_id] = text
+        if parts:
+            self.media[call_id] = parts
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
+            self.messages += media_message((call.name, self.media.get(call.id, ())) for call in self.pending)
             rulings = self.permissions.rulings.values()
             self.ledger.tool_calls += len(self.pending) - sum(each.kind == NO_CALLS_LEFT for each in rulings)
             self.drop_calls()
@@ -235,7 +246,7 @@ class QueryState:
 
     def drop_calls(self) -> None:
         """Nothing is pending any more."""
-        self.pending, self.results, self.permissions.rulings = [], {}, {}
+        self.pending, self.results, self.media, self.permissions.rulings = [], {}, {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
         """Answer one of the `questions`. Once all are answered the run can go on.
@@ -345,6 +356,7 @@ class QueryState:
             "asked_again": self.answer.asked_again,
             "output_raised": self.answer.output_raised,
             "results": dict(self.results),
+            **({"media": dict(self.media)} if self.media else {}),
             "ledger": self.ledger.to_dict(),
             "doom": self.doom.to_dict(),
             "context": self.context.to_dict(),
@@ -380,6 +392,7 @@ class QueryState:
                     data["output_raised"],
                 ),
                 results=dict(data["results"]),
+                media=dict(data.get("media", {})),
                 ledger=LimitLedger.from_dict(data["ledger"]),
                 doom=DoomLedger.from_dict(data["doom"]),
                 context=ContextLedger.from_dict(data["context"]),

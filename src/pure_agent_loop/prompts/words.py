@@ -59,6 +59,33 @@ say = Sentences(
             "{name} is no PNG, JPEG, GIF or WebP image. Convert it to one of these.",
             "{name} 不是 PNG、JPEG、GIF 或 WebP 图片。请转换成其中之一。",
         ),
+        "file_too_large": (
+            "{name}: the file has {size:,} bytes; at most {limit:,}. Make it smaller.",
+            "{name}：文件有 {size:,} 字节；最多 {limit:,}。请缩小它。",
+        ),
+        "media_is": ("[{name}{kind}, {size}{bytes:,} bytes]", "[{name}{kind}，{size}{bytes:,} 字节]"),
+        "media_at": ("[{kind} at {url}]", "[{kind}，地址 {url}]"),
+        "media_of": ("What the call of {tool} gave:", "{tool} 的调用给出的内容："),
+        "media_not_sent": ("[not shown: {why}]", "[未显示：{why}]"),
+        "media_too_many": (
+            "a result may hold {count} media of {size:,} bytes together",
+            "一个结果最多可以有 {count} 个媒体，共 {size:,} 字节",
+        ),
+        "media_secret": ("it holds a secret", "其中含有机密"),
+        "media_gone": ("{what} (it was left out here)", "{what}（此处已省略）"),
+        # -- tables and pieces -----------------------------------------------------------------------
+        "table_cut": (
+            "({rows:,} of {all_rows:,} rows, {columns:,} of {all_columns:,} columns are shown)",
+            "（显示 {all_rows:,} 行中的 {rows:,} 行、{all_columns:,} 列中的 {columns:,} 列）",
+        ),
+        "array_cut": (
+            "(the first {count:,} of {size:,} values; shape {shape}, {dtype})",
+            "（{size:,} 个值中的前 {count:,} 个；形状 {shape}，{dtype}）",
+        ),
+        "pieces_cut": (
+            "[stopped after {count:,} characters: the tool gave ever more]",
+            "[在 {count:,} 个字符后停止：工具一直在输出]",
+        ),
         "image_damaged": (
             "{name}: the image is damaged or cut off. Get a whole copy of it.",
             "{name}：图片已损坏或不完整。请获取完整的副本。",

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
-from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.kernel.event_data import set_number
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, as_html
 from pure_agent_loop.runs.handoff import Member, run_loops
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
@@ -30,7 +31,7 @@ class Run:
 
     def __init__(self, state: QueryState, kit: Kit, first: Member | None = None) -> None:
         self.state = state
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
         self._kit = kit
         self._first = first
         self._previous: AgentResult | None = None
@@ -72,11 +73,11 @@ class Run:
         except KeyboardInterrupt:
             raise self._interrupted() from None
 
-    def stream(self) -> AsyncGenerator[Event, None]:
+    def stream(self) -> AsyncGenerator[AnyEvent, None]:
         """Run while the events are read."""
         return EventStream(self._start).events()
 
-    def stream_sync(self) -> Generator[Event, None, None]:
+    def stream_sync(self) -> Generator[AnyEvent, None, None]:
         """Run while the events are read, from sync code; raises what `wait_sync` does."""
         portal = get_portal()
         stream = EventStream(self._start)
@@ -99,6 +100,11 @@ class Run:
         self._previous = replace(before, previous=self._previous)
         self._told, self.state, self._kit = len(self.events), state, kit
 
+    def _repr_html_(self) -> str:
+        """How it stands, for notebooks."""
+        about = self.state.stop_reason or (f"step {self.state.step}" if self._is_started else "not started")
+        return as_html(self.state.content, about, self.events)
+
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
         return self.state.full_history(self._kit.prompts.tool_waiting)
@@ -116,14 +122,16 @@ class Run:
             )
         self._is_started = True
 
-    async def _keep(self, event: Event) -> None:
+    async def _keep(self, event: AnyEvent) -> None:
         self.events.append(event)
+        set_number(event, len(self.events))
 
     async def _start(self, emit: Emit) -> None:
         self._begin()
 
-        async def keep_and_emit(event: Event) -> None:
+        async def keep_and_emit(event: AnyEvent) -> None:
             self.events.append(event)
+            set_number(event, len(self.events))
             await emit(event)
 
         await self._run(keep_and_emit)

@@ -181,8 +181,9 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
         if call.id in state.results:
             continue
         if key in past.effects:
-            text = read_effect(key, *past.effects[key]).text
-            state.add_result(call.id, _seen(text, f"{step}:after:{call.id}", past, prompts))
+            outcome = read_effect(key, *past.effects[key])
+            text = _seen(outcome.text, f"{step}:after:{call.id}", past, prompts)
+            state.add_result(call.id, text, outcome.parts if text == outcome.text else None)
         elif key in past.unfinished:
             state.add_result(call.id, unknown_outcome(prompts, call.name).text)
         else:

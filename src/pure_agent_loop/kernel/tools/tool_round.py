@@ -26,6 +26,7 @@ from pure_agent_loop.kernel.tools.observer_calls import (
     note_denied,
     tell_changes,
 )
+from pure_agent_loop.kernel.tools.values import without_secrets
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState
@@ -135,7 +136,7 @@ def _effect(
 ) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
-    about = tool_context(call, state, kit)
+    about = replace(tool_context(call, state, kit), on_piece=_piece_teller(call, state, kit))
 
     async def effect() -> ToolOutcome:
         enter_call(about)  # each call has a task of its own
@@ -151,7 +152,26 @@ def _effect(
 
 async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
     outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
-    return outcome if kit.redactor is None else replace(outcome, text=kit.redactor.redact(outcome.text))
+    if kit.redactor is None:
+        return outcome
+    text, (parts, removed) = kit.redactor.redact(outcome.text), without_secrets(outcome.parts, kit.redactor)
+    text += f"\n{say('media_not_sent', why=say('media_secret'))}" if removed else ""
+    value = outcome.value if text == outcome.text else None
+    return replace(outcome, text=text, parts=parts, value=value)
+
+
+def _piece_teller(call: ToolCall, state: QueryState, kit: Kit) -> Callable[[str], Awaitable[None]] | None:
+    """Tells of the pieces of a result; hooks that look at results have not seen these, so then nothing."""
+    if kit.hooks.after_tool:
+        return None
+    clean = None if kit.redactor is None else kit.redactor.stream()
+
+    async def tell(text: str) -> None:
+        text = text if clean is None or kit.redactor is None else kit.redactor.redact(clean.feed(text))
+        if text:
+            await kit.emit(Event.progress(state.step, call.name, text, call.id))
+
+    return tell
 
 
 async def _timed(
@@ -167,18 +187,22 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     outcome, seconds = await _settle(planned, state, kit)
     call = planned.call
     if planned.outcome is None:
-        outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
+        seen = await after_tool(call, outcome.text, state, kit)
+        if seen != outcome.text:  # a hook that keeps something back has not seen what is no text
+            outcome = replace(outcome, text=seen, parts=None, value=None)
     warning = _warning(call, outcome, state, kit)
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
     spend(outcome.spent, state, kit)
-    state.add_result(call.id, outcome.text if outcome.is_error else marked(call, outcome.text, kit))
+    text = outcome.text if outcome.is_error else marked(call, outcome.text, kit)
+    state.add_result(call.id, text, outcome.parts)
     if outcome.is_interrupt:
         state.stop("cancelled")
     state.hand_to("" if outcome.is_error else outcome.hands_to)
-    await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
+    about = (call.name, outcome.text, seconds, call.id, outcome.is_error, outcome.value)
+    await kit.emit(Event.observation(state.step, *about))
 
 
 def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> ToolOutcome:
