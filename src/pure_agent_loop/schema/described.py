@@ -60,10 +60,12 @@ class Described:
         examples: Sequence[Example],
         words: Mapping[str, ToolWords] | None,
     ) -> None:
-        if function is not None and not callable(function):
-            raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
-        if function is None and (name is None or parameters is None):
-            raise ConfigError("A tool must be a function, or have a name and parameters, a JSON Schema.")
+        bare = function is None and name is not None and parameters is not None
+        if not bare and not callable(function):
+            raise ConfigError(
+                f"A tool must be a function, a Tool or a dict; it is {function!r:.80}. "
+                "One without a function needs a name and parameters, a JSON Schema."
+            )
         self.name = check_name(name if name is not None else _name_of(function))
         if parameters is not None and not _is_mapping(parameters):
             raise ConfigError(
