@@ -50,7 +50,7 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.settings kernel.permission_ledger kernel.answer kernel.state kernel.kit
+        kernel.settings kernel.tools.ledger kernel.permission_ledger kernel.answer kernel.state kernel.kit
         kernel.request kernel.window
         """,
     ),

@@ -19,6 +19,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
@@ -161,7 +162,8 @@ def _budget(budget: Budget) -> dict[str, Any]:
 def _permission(tool: Tool, kit: Kit) -> str:
     """What happens to a call of the tool, as far as that can be said before there is one."""
     policy = kit.permissions
-    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None)
+    asks = say("destructive") if tool.destructive is True else ""
+    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks)
     parts = [f"{said.behavior} ({said.message.rstrip('.')})" if said.message else said.behavior]
     if said.behavior == "deny":
         return parts[0]

@@ -140,16 +140,6 @@ class Tool(Described, Generic[P, R_co]):
         """True if its function is async; else it runs in a thread."""
         return self._function is None or inspect.iscoroutinefunction(unwrapped(self._function))
 
-    @property
-    def flags(self) -> dict[str, Any]:
-        """What is said about it besides its schema, where that is not the default; as plain JSON."""
-        said = {name: bool(getattr(self, name)) for name in _FLAGS}
-        found = {**said, "judge": self.judge is not None, "timeout": self.timeout}
-        return {
-            **{k: v for k, v in found.items() if v},
-            **({} if self.retries == 2 else {"retries": self.retries}),
-        }
-
     def changed(self, **changes: Any) -> Tool[P, R_co]:
         """A copy with another ``name``, ``description``, ``function``, ``judge`` or other option of `Tool`.
 

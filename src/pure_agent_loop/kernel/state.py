@@ -21,7 +21,8 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, WAITING
+from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
@@ -70,6 +71,8 @@ class QueryState:
     """Results that have come for them, by call id."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """What was decided about calls."""
+    tools: ToolLedger = field(default_factory=ToolLedger)
+    """Results made elsewhere, tools that were found, corrections."""
     answer: Answer = field(default_factory=Answer)
     """The final answer as far as it has come."""
     closing: str = ""
@@ -129,6 +132,11 @@ class QueryState:
     def questions(self) -> list[PermissionRequest]:
         """The pending calls that wait for an answer of a person."""
         return self.permissions.questions(self.pending, self.step)
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The pending calls whose results are made elsewhere and have not come."""
+        return self.tools.open_calls(self.pending, self.permissions.rulings)
 
     # -- messages come in ---------------------------------------------------------------------------
 
@@ -232,7 +240,7 @@ class QueryState:
 
     def drop_calls(self) -> None:
         """Nothing is pending any more."""
-        self.pending, self.results, self.permissions.rulings = [], {}, {}
+        self.pending, self.results, self.permissions.rulings, self.tools.outside = [], {}, {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
         """Answer one of the `questions`. Once all are answered the run can go on.
@@ -245,10 +253,16 @@ class QueryState:
             ConfigError: Nothing is asked about that call, or the verdict is neither.
         """
         asked = {question.call_id: question for question in self.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        check_waits("question", call_id, asked)
         self.rule(call_id, as_answer(verdict), asked[call_id].args)
+
+    def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring the result of one of the `open_calls`, as text or JSON; once all are there the run can go on.
+
+        Raises:
+            ConfigError: The result of no such call is awaited.
+        """
+        self.tools.give(call_id, result, is_error=is_error)
 
     def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
         """Write down what was decided about a pending call."""
@@ -292,7 +306,7 @@ class QueryState:
         """Take up a run that has ended, or was suspended, where it stands."""
         if self.stop_reason in (None, COMPLETED):
             return
-        if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
+        if self.stop_reason in WAITING:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close = None, "", ""
@@ -305,7 +319,7 @@ class QueryState:
         """Give every call that is still open `text` as its result, so that the history is valid."""
         for call in list(self.pending):
             if call.id not in self.results:
-                self.add_result(call.id, text)
+                self.add_result(call.id, self.tools.text_of(call.id, text))
 
     # -- going out ----------------------------------------------------------------------------------
 
@@ -319,8 +333,8 @@ class QueryState:
 
     def full_history(self, waiting: str = "") -> list[Message]:
         """The same with `meta`, which holds the thinking."""
-        open_results = [tool_message(call.id, self.results.get(call.id, waiting)) for call in self.pending]
-        return [*self.messages, *open_results]
+        known = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
+        return [*self.messages, *(tool_message(call.id, known[call.id]) for call in self.pending)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -345,6 +359,7 @@ class QueryState:
             "always_allowed": list(permissions.always_allowed),
             "denied_rounds": permissions.denied_rounds,
             "held": [list(each) for each in self.held],
+            "tools": self.tools.to_dict(),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
@@ -381,6 +396,7 @@ class QueryState:
                     data["denied_rounds"],
                 ),
                 held=[Incoming(*each) for each in data["held"]],
+                tools=ToolLedger.from_dict(data["tools"]) if "tools" in data else ToolLedger(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _no_state(f"{type(error).__name__}: {error}") from error

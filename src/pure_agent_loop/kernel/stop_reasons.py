@@ -8,6 +8,8 @@ Kind = Literal["done", "limit", "cut", "denied", "cancelled", "failed"]
 
 COMPLETED = "completed"
 SUSPENDED = "waiting_permission"
+WAITING_TOOL = "waiting_tool"
+WAITING = (SUSPENDED, WAITING_TOOL)  # the run stands in the middle of a step, its calls open
 
 
 class StopReason(NamedTuple):
@@ -34,6 +36,7 @@ STOP_REASONS = {
     "content_filter": StopReason("cut", "The server's content filter cut the answer off."),
     "permission_denied": StopReason("denied", "The calls needed were not allowed."),
     SUSPENDED: StopReason("denied", "It is suspended until `QueryState.answer_permission` was called."),
+    WAITING_TOOL: StopReason("denied", "It waits until `QueryState.give_result` was called."),
     "cancelled": StopReason("cancelled", "It was stopped from outside."),
     "error": StopReason("failed", "A failure ended it; see `QueryState.failure`."),
 }

@@ -67,7 +67,7 @@ say = Sentences(
             "what it does cannot be taken back",
             "其结果无法撤销",
         ),
-        "retries_left": ("You may correct this call {left} more times.", "你还可以更正 {left} 次。"),
+        "retries_left": ("Corrections left: {left}.", "剩余更正次数：{left}。"),
         "retries_used_up": (
             "It was corrected too often and is refused from now on. Find another way, or say why not.",
             "更正次数已用完，此后会被拒绝。请换一种方法，或说明为什么无法继续。",

@@ -115,6 +115,7 @@ def resumed_state(
         copy.task, copy.tool_rounds = task, 0
         copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
         copy.permissions.forget_refusals()
+        copy.tools.retries = {}
         copy.go_on(user_content(task, media), "follow_up")
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 

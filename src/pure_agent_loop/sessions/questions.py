@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.sessions.effects import encode, read_effect
 from pure_agent_loop.sessions.store import SessionStore
@@ -54,9 +55,7 @@ def answer_question(
     permission = replace(permission, message=message) if message else permission
     with store.open(session_id, create=False) as log:
         asked = {each.call_id: each for each in open_questions(log.records)}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r:.80}. Waiting: {waiting}.")
+        check_waits("question", call_id, asked)
         kind, plain = encode(permission)
         log.append(kind, {"key": _key(asked[call_id]), "value": plain}, durable=True)
 

@@ -11,6 +11,7 @@ from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.ledger import ToolLedger
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.media import user_content
@@ -223,6 +224,7 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> 
         answers=state.answers,
         permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
+        tools=ToolLedger(found=state.tools.found),
     )
     new.add_user(user_content(task, media))
     return new

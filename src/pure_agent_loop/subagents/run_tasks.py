@@ -14,7 +14,7 @@ from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.sessions.resume import begin_in_session
@@ -84,7 +84,7 @@ class RunTasks:
     async def end(self, state: QueryState) -> None:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
         if self.table.wait:
-            if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
+            if state.stop_reason in WAITING:  # it goes on later: what they find is kept for then
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
