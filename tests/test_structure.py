@@ -42,7 +42,7 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         schema.examples schema.calling schema.described
-        llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
+        llm.messages llm.tokens tool toolsets schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words
         """,
@@ -90,6 +90,7 @@ LAYERS = [
     ),
 ]
 WHOLE_PACKAGES = {
+    "toolsets",
     "audit",
     "compaction",
     "local",
@@ -168,6 +169,7 @@ PUBLIC = [
     "ToolContext",
     "ToolExecutionError",
     "ToolRegistry",
+    "Toolset",
     "__version__",
     "current_call",
     "prompts_for",

@@ -47,7 +47,7 @@ from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
-from pure_agent_loop.tool import Tool, ToolRegistry, tool
+from pure_agent_loop.tool import Tool, ToolRegistry, Toolset, tool
 from pure_agent_loop.tool_context import ToolContext, current_call
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ __all__ = [
     "ToolContext",
     "ToolExecutionError",
     "ToolRegistry",
+    "Toolset",
     "__version__",
     "current_call",
     "prompts_for",

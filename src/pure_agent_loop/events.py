@@ -227,6 +227,7 @@ TaskState = Literal[
     "pending",
     "running",
     "waiting_permission",
+    "waiting_tool",
     "backgrounded",
     "completed",
     "failed",

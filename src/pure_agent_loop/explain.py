@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.kernel.equip import with_toolsets
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
@@ -94,6 +95,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
         events.append(event)
 
     recorder = _Recorder(takes_meta=takes_meta(kit.client))
+    kit = with_toolsets(kit)
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
     run_sync(run_loop(state, quiet))
     if recorder.asked is None:

@@ -8,7 +8,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.support.text import safe_str
@@ -67,6 +67,15 @@ class AgentResult:
         ``agent.run(None, state=result.state)``.
         """
         return self.state.questions
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls whose results are made elsewhere; `stop_reason` is ``waiting_tool``.
+
+        Bring each with ``result.state.give_result(call.id, ...)``, then go on with
+        ``agent.run(None, state=result.state)``.
+        """
+        return self.state.open_calls
 
     @property
     def error(self) -> str:

@@ -21,7 +21,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import equipped, spoken
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
@@ -226,7 +226,7 @@ class AgentLoop:
         """Answer a message and return the final answer; takes and raises what `process_message` does."""
         run = self.prepare(content, session_id, context, media, channel, chat_id, cancel_token)
         result = (await run.wait()).raise_for_error()
-        if result.stop_reason == SUSPENDED:
+        if result.stop_reason in WAITING:
             return _after(result, self.context_builder.words)
         return result.content
 
@@ -293,7 +293,8 @@ def _after(result: AgentResult, words: AssistantWords) -> str:
 
 
 def _waiting(state: QueryState, words: AssistantWords) -> str:
-    calls = ", ".join(question.tool for question in state.questions)
+    open_calls = (call.name for call in state.open_calls)
+    calls = ", ".join([*(question.tool for question in state.questions), *open_calls])
     return words.waiting.format(calls=calls) if calls else ""
 
 

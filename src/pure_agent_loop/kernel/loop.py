@@ -5,7 +5,7 @@ from __future__ import annotations
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.equip import end_background, equipped, spoken
+from pure_agent_loop.kernel.equip import end_background, equipped, list_tools, spoken
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
@@ -50,6 +50,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 
 
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
+    await list_tools(state, kit)
     if not state.pending:  # else the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)

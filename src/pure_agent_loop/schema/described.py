@@ -91,6 +91,13 @@ class Described:
         return self._description if self._description is not None else self.schema.description
 
     @property
+    def said(self) -> str:
+        """All that is said about it in any language, for a search."""
+        fields = self.parameters.get("properties", {})
+        about = (f"{name} {field.get('description', '')}" for name, field in fields.items())
+        return " ".join([self.description, *(each.description for each in self._words.values()), *about])
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """JSON Schema of the arguments."""
         return self.schema.parameters
