@@ -20,12 +20,12 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.permissions import Rule
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable

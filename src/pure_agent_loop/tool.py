@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError
 from pure_agent_loop.schema.calling import ToolOutcome, call_function, failed, outcome_of, unwrapped
 from pure_agent_loop.schema.described import Described, check_name

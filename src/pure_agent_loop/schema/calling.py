@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import Retry, ToolExecutionError
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

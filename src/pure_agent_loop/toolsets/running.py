@@ -11,8 +11,8 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.kernel.journal import Journal
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of
