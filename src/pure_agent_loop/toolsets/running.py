@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -68,7 +69,7 @@ class RunTools(ToolRegistry):
         if list(self._tools.values()) == [*given, *tools]:  # the same objects
             return
         names = [tool.name for tool in [*given, *tools]]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ConfigError(
                 f"Two tools have the name {twice[0]!r}. Give those of a toolset other names: "
                 "toolsets.prefixed(tools, 'x_')."
@@ -78,7 +79,7 @@ class RunTools(ToolRegistry):
             tools,
             None,
         )
-        self.given.listed.update((tool.name, tool) for tool in tools)
+        self.given.listed.update((tool.name, tool) for tool in tools if tool.examples)
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0
