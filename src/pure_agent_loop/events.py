@@ -11,8 +11,8 @@ A PART may stand anywhere beside these: one for each change of a fragment of tex
 So may a TASK: one for each change of a subtask.
 
 A run that is cancelled, fails, or waits for a permission or a result leaves its step where it is: the rest of
-`step` is missing, and calls without an OBSERVATION have their result in the messages of LOOP_END. A call whose
-result is made elsewhere has an ACTION when it is asked for, and one in the run that goes on with it.
+`step` is missing, and calls without an OBSERVATION have their result in the messages of LOOP_END. A call
+whose result is made elsewhere has an ACTION when it is asked for, and one in the run that goes on with it.
 
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.

@@ -6,10 +6,11 @@ import asyncio
 import json
 
 import pytest
-from tests.helpers import E, check_result, of_type, tool_texts
+from tests.helpers import E, check_result, tool_texts
 
 from pure_agent_loop import (
     Agent,
+    AgentLoop,
     CancelToken,
     ConfigError,
     PermissionRules,
@@ -333,6 +334,24 @@ def test_examples_of_a_toolset_are_shown():
     assert tool_texts(result.messages) == ["5"]
 
 
+async def test_a_reader_that_leaves_leaves_the_toolset():
+    shelf = Shelf("dig")
+    stream = Agent(llm=ScriptedLLM([call("dig", n=1), "x"]), tools=[shelf]).arun_stream("go")
+    async for event in stream:
+        if event.type is E.ACTION:
+            break
+    await stream.aclose()
+    assert (shelf.told[0], shelf.told[-1]) == ("enter", "exit")
+
+
+async def test_an_assistant_has_toolsets_too(tmp_path):
+    shelf = Shelf("dig")
+    async with AgentLoop(ScriptedLLM([call("dig", n=1), "fine"]), tmp_path, [shelf]) as loop:
+        assert await loop.process_direct("hi", "s") == "fine"
+        assert await loop.execute_tool("dig", {"n": 4}) == '{"did": "dig", "n": 4}'
+    assert shelf.told.count("enter") == shelf.told.count("exit") == 2
+
+
 async def test_a_set_can_be_called_without_a_run():
     outcome = await prefixed([add], "x_").call("x_add", {"a": 1, "b": 2})
     assert outcome.text == "3"
@@ -363,4 +382,3 @@ def test_a_tool_changes_only_where_it_can():
         add.changed(parameters={})
     with pytest.raises(ConfigError, match="Tool name 'a b'"):
         add.changed(name="a b")
-    assert of_type([], E.ACTION) == []

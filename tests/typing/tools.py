@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from typing_extensions import assert_type
+from typing_extensions import Self, assert_type
 
-from pure_agent_loop import Agent, Retry, Tool, ToolRegistry, tool
+from pure_agent_loop import Agent, Retry, SessionManager, Tool, ToolRegistry, Toolset, tool
 from pure_agent_loop.tool import ToolLike
+from pure_agent_loop.toolsets import StepContext, filtered, prefixed, prepared, searchable
 
 
 @tool
@@ -42,6 +43,43 @@ async def async_calls() -> None:
     assert_type(await deploy("here", force=True), bytes)
     await deploy("here", force="no", more=1)  # type: ignore[call-arg, arg-type]
     len(deploy("here"))  # type: ignore[arg-type]
+
+
+class Lamps:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        return None
+
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        return [Tool(None, name=f"switch_{context.step}", parameters={}, read_only=True)]
+
+    async def call(self, name: str, args: dict[str, Any]) -> bool:
+        return bool(args[name])
+
+
+class NoSet:
+    async def list(self) -> Sequence[Tool]:
+        return []
+
+
+def sets() -> Toolset:
+    lamps = filtered(Lamps(), lambda context, each: each.read_only and context.step > 1)
+    Agent(tools=[add, lamps, searchable([deploy, Lamps()], most=3)])
+    Agent(tools=[NoSet()])  # type: ignore[list-item]
+    prepared(lamps, lambda context, tools: [each.changed(name="x") for each in tools])
+    prefixed(5, "x")  # type: ignore[arg-type]
+    return lamps
+
+
+def results() -> list[str]:
+    result = Agent(tools=[deploy]).run("go")
+    for each in result.open_calls:
+        result.state.give_result(each.id, {"x": 1}, is_error=False)
+    for each in SessionManager().open_calls("s"):
+        SessionManager().give_result("s", each.id, "x")
+    return [each.name for each in result.open_calls]
 
 
 def lists(names: Sequence[ToolLike]) -> list[Tool]:

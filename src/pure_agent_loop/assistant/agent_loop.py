@@ -19,7 +19,8 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import equipped, spoken
+from pure_agent_loop.kernel.equip import equipped, leave_tools, list_tools, spoken
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.tool_round import run_calls
@@ -33,7 +34,7 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class AgentLoop:
         self,
         provider: Any,
         workspace: Workspace | str | os.PathLike[str],
-        tools: Iterable[ToolLike] | ToolRegistry | None = None,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
         context_builder: ContextBuilder | None = None,
         session_manager: SessionManager | None = None,
         subagent_manager: Any = None,
@@ -248,7 +249,7 @@ class AgentLoop:
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
         state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
-        await spoken(run_calls)(state, equipped(state, self.agent._kit))  # the two are one package
+        await _made(state, equipped(state, self.agent._kit))  # the two are one package
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
     async def aclose(self) -> None:
@@ -260,6 +261,15 @@ class AgentLoop:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+@spoken
+async def _made(state: QueryState, kit: Kit) -> None:
+    try:
+        await list_tools(state, kit)
+        await run_calls(state, kit)
+    finally:
+        await leave_tools(kit)
 
 
 class _TextView:
@@ -310,7 +320,7 @@ def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | 
 
 
 def _all_tools(
-    tools: Iterable[ToolLike] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
 ) -> ToolRegistry:
     """The given tools and those of memory, skills and subagents; a given one counts where names are equal."""
     registry = ToolRegistry(tools or ())

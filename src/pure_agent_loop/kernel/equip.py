@@ -76,11 +76,16 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
         raise ToolExecutionError("toolsets", kit.prompts.tool_timed_out.format(seconds=seconds))
 
 
-async def end_background(state: QueryState, kit: Kit) -> None:
-    """The run has ended: so may what goes on beside it, and its toolsets."""
+async def leave_tools(kit: Kit) -> None:
+    """Leave the toolsets of a run."""
     tools = _run_tools(kit)
     if tools is not None:
         await tools.leave()
+
+
+async def end_background(state: QueryState, kit: Kit) -> None:
+    """The run has ended: so may what goes on beside it, and its toolsets."""
+    await leave_tools(kit)
     ending = able(kit.background, Ends)
     if ending is not None:
         await ending.end(state)
