@@ -26,6 +26,7 @@ from pure_agent_loop.errors import (
     MissingExtraError,
     PureAgentLoopError,
     Retry,
+    RunInterrupted,
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
@@ -133,6 +134,7 @@ __all__ = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunInterrupted",
     "SessionManager",
     "SkillsLoader",
     "TokenUsage",

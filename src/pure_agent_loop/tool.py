@@ -49,7 +49,7 @@ else:
 
 DICT_KEYS = {"name", "description", "parameters", "function"}
 Destructive = bool | Callable[[dict[str, Any]], bool]
-_FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external")
+_FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted")
 _CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "function"}
 
 
@@ -79,6 +79,8 @@ class Tool(Described, Generic[P, R_co]):
             be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
             not asked. It must change nothing.
         words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
+        untrusted: Its results are words of others, such as files: the model gets them in a frame that marks
+            them as data.
 
     Raises:
         ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
@@ -102,6 +104,7 @@ class Tool(Described, Generic[P, R_co]):
         judge: Judge | None = None,
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
+        untrusted: bool = False,
     ) -> None:
         super().__init__(function, name, description, parameters, examples, words)
         self._function = function
@@ -114,6 +117,7 @@ class Tool(Described, Generic[P, R_co]):
         self.polls = polls
         self.exclusive = exclusive
         self.external = external
+        self.untrusted = untrusted
         self.judge = judge
 
     def _check(self) -> None:
@@ -215,6 +219,7 @@ def tool(
     judge: Judge | None = None,
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
+    untrusted: bool = False,
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool; use it bare (``@tool``) or with arguments (``@tool(name="x")``).

@@ -275,6 +275,14 @@ def test_a_person_is_asked_whatever_the_mode():
     assert "not allowed" in tool_texts(result.messages)[0]
 
 
+def test_rules_may_name_what_a_toolset_will_list():
+    rules = PermissionRules(deny=["dig(n=2)"], ask=["fill"])
+    result, _ = run([Shelf("dig")], [call("dig", n=2), "ok"], permission_rules=rules)
+    assert "forbids" in tool_texts(result.messages)[0]
+    with pytest.raises(ConfigError, match="no argument 'c'"):
+        run([add, Shelf("dig")], ["ok"], permission_rules=PermissionRules(deny=["add(c=2)"]))
+
+
 def test_hints_feed_the_permissions():
     result, _ = run([Shelf("dig", read_only=True)], [call("dig", n=1), "ok"], permission_mode="plan")
     assert tool_texts(result.messages) == ['{"did": "dig", "n": 1}']

@@ -25,9 +25,10 @@ class ToolOutcome:
         text: What the model reads.
         is_error: True if the call failed.
         is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...,
-            "tool_calls": ...}``, with the plain form of a `TokenUsage`. A tool that has something to say
-            here, or about `is_error`, may return a `ToolOutcome` instead of a value.
+        spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
+            plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
+            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
+        is_background: True if the work goes on beside the run, and a message will tell what came of it.
         is_retry: True if the tool has sent the model back; see `Retry`.
         found: Names of tools that the model may call from the next step on.
     """
@@ -36,6 +37,7 @@ class ToolOutcome:
     is_error: bool = False
     is_interrupt: bool = False
     spent: dict[str, Any] | None = None
+    is_background: bool = False
     is_retry: bool = False
     found: list[str] | None = None
 

@@ -4,48 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, ToolWords
-from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.build import ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.examples import Example, checked_examples
+from pure_agent_loop.schema.given import GivenSchema
 from pure_agent_loop.schema.tidy import with_texts
-from pure_agent_loop.schema.words import say
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-@dataclass(slots=True)
-class GivenSchema:
-    """It is sent as it is; only names are checked here.
-
-    Args:
-        parameters: The schema.
-        description: What the tool does.
-    """
-
-    parameters: dict[str, Any]
-    description: str = ""
-
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as they are.
-
-        Raises:
-            ToolArgumentError: One is missing, or is not known and the schema is closed.
-        """
-        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
-        known = self.parameters.get("properties", {})
-        closed = self.parameters.get("additionalProperties") is False
-        problems = [f"{name}: {say('required')}" for name in missing]
-        problems += [
-            say("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
-        ]
-        if problems:
-            raise ToolArgumentError("; ".join(problems))
-        return arguments
 
 
 class Described:

@@ -21,7 +21,9 @@ from pure_agent_loop.toolsets.sets import tools_of
 LOG = logging.getLogger("pure_agent_loop")
 LEAVE_SECONDS = 5.0  # for a toolset to close; then it is left behind
 _DEFAULTS = {
-    **dict.fromkeys(("idempotent", "read_only", "destructive", "polls", "exclusive", "external"), False),
+    **dict.fromkeys(
+        ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted"), False
+    ),
     "timeout": None,
     "retries": 2,
 }
