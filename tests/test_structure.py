@@ -43,8 +43,8 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
-        schema.examples schema.given
-        llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
+        schema.examples schema.calling schema.described schema.given
+        llm.messages llm.tokens tool toolsets schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words kernel.tools.values
         """,
@@ -52,7 +52,7 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.settings kernel.permission_ledger kernel.answer kernel.state kernel.kit
+        kernel.settings kernel.tools.ledger kernel.permission_ledger kernel.answer kernel.state kernel.kit
         kernel.request kernel.window
         """,
     ),
@@ -96,6 +96,7 @@ LAYERS = [
     ),
 ]
 WHOLE_PACKAGES = {
+    "toolsets",
     "audit",
     "compaction",
     "local",
@@ -178,6 +179,7 @@ PUBLIC = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
@@ -200,6 +202,7 @@ PUBLIC = [
     "ToolLike",
     "ToolMode",
     "ToolRegistry",
+    "Toolset",
     "Verdict",
     "__version__",
     "current_call",

@@ -26,6 +26,7 @@ from pure_agent_loop.errors import (
     LLMError,
     MissingExtraError,
     PureAgentLoopError,
+    Retry,
     RunInterrupted,
     ToolExecutionError,
 )
@@ -65,7 +66,7 @@ from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
 from pure_agent_loop.runs.handoff import Handoff
 from pure_agent_loop.runs.options import RunOptions, SendOptions
 from pure_agent_loop.support.language import Language
-from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, tool
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset, tool
 from pure_agent_loop.tool_context import ToolContext, current_call
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ __all__ = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
@@ -187,6 +189,7 @@ __all__ = [
     "ToolLike",
     "ToolMode",
     "ToolRegistry",
+    "Toolset",
     "Verdict",
     "__version__",
     "current_call",

@@ -56,7 +56,7 @@ from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
-from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -86,7 +86,7 @@ class Agent:
         api_key: The key; else ``OPENAI_API_KEY``.
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
-        tools: Functions, `Tool` objects or dicts; or a `ToolRegistry`.
+        tools: Functions, `Tool` objects, dicts and toolsets; or a `ToolRegistry`.
         system_prompt: The leading system message; empty for none. `react_prompt` writes one.
         limits: How far a run may go.
         retry: How failed requests are repeated.
@@ -147,7 +147,7 @@ class Agent:
         api_key: str | None = None,
         base_url: str | None = None,
         llm: ChatModel | None = None,
-        tools: Iterable[ToolLike] | ToolRegistry | None = None,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
         system_prompt: str = DEFAULT_SYSTEM_PROMPT,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,

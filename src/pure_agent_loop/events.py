@@ -10,8 +10,9 @@ The grammar of a run (``*`` any number, ``?`` at most once):
 Behind a LOOP_END with the stop reason ``handed_off`` the run of the next agent follows, with its name.
 
 A PART, a TASK or a PROGRESS may stand anywhere: one for each change of a fragment of an answer, of a subtask,
-and for what a call says while it runs. Where a run is cancelled, fails or waits for a permission,
-the rest of `step` is missing, and results without an OBSERVATION stand in the messages of LOOP_END.
+and for what a call says while it runs. Where a run is cancelled, fails, or waits for an answer or a result,
+the rest of `step` is missing, and results without an OBSERVATION stand in the messages of LOOP_END. A call
+whose result is made elsewhere has an ACTION when it is asked for, and one in the run that goes on with it.
 
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
@@ -206,6 +207,7 @@ class LoopStartEvent(Event):
 
     type: Literal[EventType.LOOP_START]
     task: str = shown()
+    agent: str = shown()
 
 
 class ThoughtEvent(Event):

@@ -20,7 +20,7 @@ from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.support.secrets.redaction import redactor_for
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 DEFAULT_MAX_STEPS = 15
 
@@ -68,7 +68,7 @@ class ReactLoop:
     def __init__(
         self,
         llm: ChatModel | None = None,
-        tool_registry: ToolRegistry | Iterable[ToolLike] | None = None,
+        tool_registry: ToolRegistry | Iterable[ToolLike | Toolset] | None = None,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         *,

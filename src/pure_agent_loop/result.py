@@ -11,7 +11,7 @@ from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import StopReason
-from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
@@ -77,6 +77,15 @@ class AgentResult:
         ``agent.run(None, state=result.state)``.
         """
         return self.state.questions
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls whose results are made elsewhere; `stop_reason` is ``waiting_tool``.
+
+        Bring each with ``result.state.give_result(call.id, ...)``, then go on with
+        ``agent.run(None, state=result.state)``.
+        """
+        return self.state.open_calls
 
     @property
     def error(self) -> str:

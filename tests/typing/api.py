@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 from typing_extensions import assert_type
@@ -58,8 +58,9 @@ def plain(x: float) -> float:
 
 
 def tools() -> None:
-    assert_type(bare, Tool)
-    assert_type(with_arguments, Tool)
+    assert_type(bare("Oslo"), str)
+    later: Coroutine[Any, Any, list[str]] = with_arguments(days=1)
+    later.close()
     registry = ToolRegistry([bare, plain])
     registry.register({"name": "dict", "description": "d", "parameters": {}, "function": plain})
     registry.register_many([with_arguments])

@@ -53,6 +53,7 @@ TaskState = Literal[
     "pending",
     "running",
     "waiting_permission",
+    "waiting_tool",
     "backgrounded",
     "completed",
     "failed",

@@ -21,7 +21,8 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, WAITING
+from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
@@ -73,6 +74,8 @@ class QueryState:
     """Images and files that belong to these."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """What was decided about calls."""
+    tools: ToolLedger = field(default_factory=ToolLedger)
+    """Results made elsewhere, tools that were found, corrections."""
     answer: Answer = field(default_factory=Answer)
     """The final answer as far as it has come."""
     closing: str = ""
@@ -111,9 +114,8 @@ class QueryState:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
 
     def __repr__(self) -> str:
-        return (
-            f"<QueryState {self.stop_reason or 'running'}: step {self.step}, {len(self.messages)} messages>"
-        )
+        how = self.stop_reason or "running"
+        return f"<QueryState {how}: step {self.step}, {len(self.messages)} messages>"
 
     @property
     def step(self) -> int:
@@ -139,6 +141,11 @@ class QueryState:
     def questions(self) -> list[PermissionRequest]:
         """The pending calls that wait for an answer of a person."""
         return self.permissions.questions(self.pending, self.step)
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The pending calls whose results are made elsewhere and have not come."""
+        return self.tools.open_calls(self.pending, self.permissions.rulings)
 
     # -- messages come in ---------------------------------------------------------------------------
 
@@ -246,7 +253,8 @@ class QueryState:
 
     def drop_calls(self) -> None:
         """Nothing is pending any more."""
-        self.pending, self.results, self.media, self.permissions.rulings = [], {}, {}, {}
+        self.pending, self.results, self.media = [], {}, {}
+        self.permissions.rulings, self.tools.outside = {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
         """Answer one of the `questions`. Once all are answered the run can go on.
@@ -259,10 +267,12 @@ class QueryState:
             ConfigError: Nothing is asked about that call, or the verdict is neither.
         """
         asked = {question.call_id: question for question in self.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        check_waits("question", call_id, asked)
         self.rule(call_id, as_answer(verdict), asked[call_id].args)
+
+    def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring the result of one of the `open_calls`, text or JSON; a `ConfigError` if none awaits it."""
+        self.tools.give(call_id, result, is_error=is_error)
 
     def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
         """Write down what was decided about a pending call."""
@@ -314,7 +324,7 @@ class QueryState:
         """Take up a run that has ended, or was suspended, where it stands."""
         if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
-        if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
+        if self.stop_reason in WAITING:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close = None, "", ""
@@ -327,7 +337,7 @@ class QueryState:
         """Give every call that is still open `text` as its result, so that the history is valid."""
         for call in list(self.pending):
             if call.id not in self.results:
-                self.add_result(call.id, text)
+                self.add_result(call.id, self.tools.text_of(call.id, text))
 
     # -- going out ----------------------------------------------------------------------------------
 
@@ -341,20 +351,15 @@ class QueryState:
 
     def full_history(self, waiting: str = "") -> list[Message]:
         """The same with `meta`, which holds the thinking."""
-        open_results = [tool_message(call.id, self.results.get(call.id, waiting)) for call in self.pending]
-        return [*self.messages, *open_results]
+        known = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
+        return [*self.messages, *(tool_message(call.id, known[call.id]) for call in self.pending)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        data, permissions = {name: getattr(self, name) for name in _PLAIN}, self.permissions
         return {
-            **data,
+            **{name: getattr(self, name) for name in _PLAIN},
             "messages": list(self.messages),
-            "answer": list(self.answer.pieces),
-            "note": self.answer.note,
-            "max_output_recovery_count": self.answer.continued,
-            "asked_again": self.answer.asked_again,
-            "output_raised": self.answer.output_raised,
+            **self.answer.to_dict(),
             "results": dict(self.results),
             **({"media": dict(self.media)} if self.media else {}),
             "ledger": self.ledger.to_dict(),
@@ -363,12 +368,10 @@ class QueryState:
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
-            "rulings": {call_id: ruling.to_dict() for call_id, ruling in permissions.rulings.items()},
-            "denied": dict(permissions.denied),
-            "always_allowed": list(permissions.always_allowed),
-            "denied_rounds": permissions.denied_rounds,
+            **self.permissions.to_dict(),
             "held": [list(each) for each in self.held],
             "handed_to": list(self.handed_to),
+            "tools": self.tools.to_dict(),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
@@ -384,13 +387,7 @@ class QueryState:
             state = cls(
                 **{name: data[name] for name in _PLAIN},
                 messages=list(data["messages"]),
-                answer=Answer(
-                    list(data["answer"]),
-                    data["note"],
-                    data["max_output_recovery_count"],
-                    data["asked_again"],
-                    data["output_raised"],
-                ),
+                answer=Answer.from_dict(data),
                 results=dict(data["results"]),
                 media=dict(data.get("media", {})),
                 ledger=LimitLedger.from_dict(data["ledger"]),
@@ -399,14 +396,10 @@ class QueryState:
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
-                permissions=PermissionLedger(
-                    {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
-                    dict(data["denied"]),
-                    list(data["always_allowed"]),
-                    data["denied_rounds"],
-                ),
+                permissions=PermissionLedger.from_dict(data),
                 held=[Incoming(*each) for each in data["held"]],
                 handed_to=list(data.get("handed_to", ())),
+                tools=ToolLedger.from_dict(data["tools"]) if "tools" in data else ToolLedger(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _no_state(f"{type(error).__name__}: {error}") from error

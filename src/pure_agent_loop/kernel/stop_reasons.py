@@ -19,12 +19,15 @@ StopReason = Literal[
     "content_filter",
     "permission_denied",
     "waiting_permission",
+    "waiting_tool",
     "cancelled",
     "error",
 ]
 
 COMPLETED: StopReason = "completed"
 SUSPENDED: StopReason = "waiting_permission"
+WAITING_TOOL: StopReason = "waiting_tool"
+WAITING = (SUSPENDED, WAITING_TOOL)  # the run stands in the middle of a step, its calls open
 HANDED_OFF: StopReason = "handed_off"
 
 
@@ -53,6 +56,7 @@ STOP_REASONS: Mapping[StopReason, StopMeaning] = {
     "content_filter": StopMeaning("cut", "The server's content filter cut the answer off."),
     "permission_denied": StopMeaning("denied", "The calls needed were not allowed."),
     SUSPENDED: StopMeaning("denied", "It is suspended until `QueryState.answer_permission` was called."),
+    WAITING_TOOL: StopMeaning("denied", "It waits until `QueryState.give_result` was called."),
     "cancelled": StopMeaning("cancelled", "It was stopped from outside."),
     "error": StopMeaning("failed", "A failure ended it; see `QueryState.failure`."),
 }

@@ -94,6 +94,25 @@ say = Sentences(
             "{name}: the image is {width} x {height}; each side may be 1 to {limit} pixels. Resize it.",
             "{name}：图片为 {width} x {height}；每边须为 1 到 {limit} 像素。请调整大小。",
         ),
+        # -- destructive calls, corrections, results made elsewhere --------------------------------------
+        "destructive": (
+            "what it does cannot be taken back",
+            "其结果无法撤销",
+        ),
+        "retries_left": ("Corrections left: {left}.", "剩余更正次数：{left}。"),
+        "retries_used_up": (
+            "It was corrected too often and is refused from now on. Find another way, or say why not.",
+            "更正次数已用完，此后会被拒绝。请换一种方法，或说明为什么无法继续。",
+        ),
+        "made_elsewhere": (
+            "the result of {tool!r} is made elsewhere; it cannot be called here",
+            "{tool!r} 的结果在别处产生，不能在这里调用",
+        ),
+        "result_awaited": (
+            "The result is made elsewhere and has not come yet.",
+            "结果在别处产生，尚未送达。",
+        ),
+        "toolset_failed": ("the toolset {name} failed: {error}", "工具集 {name} 失败：{error}"),
         # -- tools that end in a strange way ---------------------------------------------------------
         "cancelled_itself": ("the tool cancelled itself", "工具自行取消"),
         "raised_cancelled": ("the tool raised CancelledError", "工具抛出了 CancelledError"),

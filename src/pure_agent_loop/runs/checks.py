@@ -15,7 +15,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 Word = TypeVar("Word", bound=str)
 
@@ -106,7 +106,9 @@ def check_only_client(
     check_client(llm)
 
 
-def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subagents | None) -> ToolRegistry:
+def all_tools(
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, subagents: Subagents | None
+) -> ToolRegistry:
     """The tools that were given, and those that give tasks to subagents, where the name is free.
 
     Raises:

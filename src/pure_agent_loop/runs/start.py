@@ -136,5 +136,6 @@ def resumed_state(
         copy.task, copy.tool_rounds = task, 0
         copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
         copy.permissions.forget_refusals()
+        copy.tools.retries = {}
         copy.go_on(task, "follow_up", media)
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []

@@ -10,6 +10,7 @@ from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.ledger import ToolLedger
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import handed_state, in_charge
@@ -213,6 +214,7 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Sequence[d
         permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
         handed_to=state.handed_to,
+        tools=ToolLedger(found=state.tools.found),
     )
     new.add_user(task, media)
     return new

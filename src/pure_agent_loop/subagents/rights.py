@@ -38,7 +38,8 @@ def tools_of(
 
     Args:
         definition: The subagent.
-        above: What the agent has that gives the task.
+        above: What the agent has that gives the task. Those whose results are made elsewhere stay with it,
+            because only who called that agent can bring them.
         own: Its tools for tasks, which a subagent does not inherit.
         bound: Tools for a folder of the subagent's own; None where it works in the shared one. Only those
             that the agent above has too are taken, and beside them only what changes nothing.
@@ -47,7 +48,7 @@ def tools_of(
         RightsError: It asks for some that there are not.
     """
     not_ours = {tool.name for tool in own}
-    found = {tool.name: tool for tool in above if tool.name not in not_ours}
+    found = {tool.name: tool for tool in above if tool.name not in not_ours and not tool.external}
     if bound is not None:
         here = {tool.name: tool for tool in bound if tool.name in found}
         found = {**{name: tool for name, tool in found.items() if tool.read_only}, **here}
@@ -61,6 +62,8 @@ def _chosen(definition: AgentDefinition, found: dict[str, Tool]) -> dict[str, To
     if missing:
         raise RightsError(missing)
     chosen = [found[each] if isinstance(each, str) else each for each in definition.tools]
+    if external := [tool.name for tool in chosen if tool.external]:  # nobody would bring their results
+        raise RightsError(external)
     return {tool.name: tool for tool in chosen}
 
 

@@ -14,7 +14,7 @@ from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.equip import background_of
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.start import RunInput, start_state
@@ -98,7 +98,7 @@ class RunTasks:
     async def end(self, state: QueryState) -> None:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
         if self.table.wait:
-            if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
+            if state.stop_reason in WAITING:  # it goes on later: what they find is kept for then
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())

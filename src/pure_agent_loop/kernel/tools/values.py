@@ -40,6 +40,8 @@ class ToolOutcome:
             counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
         is_background: True if the work goes on beside the run, and a message will tell what came of it.
         hands_to: The agent that goes on from here; the run ends with ``handed_off``.
+        is_retry: True if the tool has sent the model back; see `Retry`.
+        found: Names of tools that the model may call from the next step on.
         parts: Images and files that belong to the text, as parts of a message.
         value: What the tool returned, if that was no text. It is in no record.
     """
@@ -50,6 +52,8 @@ class ToolOutcome:
     spent: dict[str, Any] | None = None
     is_background: bool = False
     hands_to: str = ""
+    is_retry: bool = False
+    found: list[str] | None = None
     parts: list[dict[str, Any]] | None = None
     value: Any = field(default=None, repr=False, compare=False)
 
