@@ -154,6 +154,7 @@ PUBLIC = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",

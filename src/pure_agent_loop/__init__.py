@@ -25,6 +25,7 @@ from pure_agent_loop.errors import (
     LLMError,
     MissingExtraError,
     PureAgentLoopError,
+    Retry,
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
@@ -127,6 +128,7 @@ __all__ = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
