@@ -8,7 +8,8 @@ The grammar of a run (``*`` any number, ``?`` at most once):
              REASONING? THOUGHT?
 
 A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
-So may a TASK: one for each change of a subtask.
+So may a TASK: one for each change of a subtask; and a PROGRESS: what a call says while it runs. A PARTIAL_OUTPUT
+stands among the deltas of an answer: the typed output as far as it is written.
 
 A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
 missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.
@@ -52,6 +53,8 @@ class EventType(str, Enum):
     COMPACTION = "compaction"
     FILE_CHANGE = "file_change"
     TASK = "task"
+    PROGRESS = "progress"
+    PARTIAL_OUTPUT = "partial_output"
 
     def __str__(self) -> str:
         return self.value
@@ -213,6 +216,16 @@ class Event:
     def task(cls, step: int, task: Mapping[str, Any]) -> Event:
         """A subtask began, got on, or ended; `task` is the plain form of its record."""
         return cls(EventType.TASK, step, {"task": dict(task)})
+
+    @classmethod
+    def progress(cls, step: int, tool: str, text: str, call_id: str = "") -> Event:
+        """What a call says of itself while it runs."""
+        return cls(EventType.PROGRESS, step, {"tool": tool, "text": text, "call_id": call_id})
+
+    @classmethod
+    def partial_output(cls, step: int, output: Any) -> Event:
+        """The typed output as far as it is written, in plain form; later ones hold more."""
+        return cls(EventType.PARTIAL_OUTPUT, step, {"output": output})
 
     @classmethod
     def step_end(
