@@ -8,8 +8,8 @@ The grammar of a run (``*`` any number, ``?`` at most once):
              REASONING? THOUGHT?
 
 A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
-So may a TASK: one for each change of a subtask; and a PROGRESS: what a call says while it runs. A PARTIAL_OUTPUT
-stands among the deltas of an answer: the typed output as far as it is written.
+So may a TASK: one for each change of a subtask; and a PROGRESS: what a call says while it runs. A
+PARTIAL_OUTPUT stands among the deltas of an answer: the typed output as far as it is written.
 
 A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
 missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.

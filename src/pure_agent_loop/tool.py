@@ -20,6 +20,7 @@ from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.schema.examples import Example, checked_examples
 from pure_agent_loop.schema.tidy import with_texts
 from pure_agent_loop.schema.words import say as say_of
@@ -225,8 +226,8 @@ class Tool:
 
     async def _call(self, kwargs: dict[str, Any]) -> Any:
         if self.is_async:
-            return await self.function(**kwargs)
-        result = await run_in_thread(partial(self.function, **kwargs))
+            return await contextual(self.function)(**kwargs)
+        result = await run_in_thread(partial(contextual(self.function), **kwargs))
         if isinstance(result, Raised):
             raise _foreign(result.error)
         return await result if inspect.isawaitable(result) else result

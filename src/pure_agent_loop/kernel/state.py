@@ -90,12 +90,18 @@ class QueryState:
     """Messages that had come in when the run was suspended."""
     session_id: str = ""
     """The session the run belongs to, empty for none."""
+    corrections: int = 0
+    """How often the model was told that its answer is not what was wanted."""
+    output: dict[str, Any] | None = None
+    """The typed output in plain form, under ``value``; None while there is none."""
     transition_reason: str = "start"
     """Why the newest step was entered."""
     stop_reason: str | None = None
     """Why the run ended, a key of `STOP_REASONS`; None while it goes on."""
     failure: Exception | None = field(default=None, compare=False)
     """What ended the run with ``error``. Not part of the plain form."""
+    live_output: Any = field(default=None, compare=False, repr=False)
+    """The output itself. Not part of the plain form."""
     parts: dict[str, Part] = field(default_factory=dict, compare=False, repr=False)
     """The calls' parts that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
@@ -279,6 +285,8 @@ class QueryState:
         self.answer.begin_anew()
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
+        self.corrections *= reason == "correction"
+        self.output = self.live_output = None
         self.tool_rounds = 0  # what is asked now may need tools again
         self.add_user(content, synthetic=synthetic)
 
@@ -328,6 +336,7 @@ class QueryState:
         return {
             **data,
             "messages": list(self.messages),
+            "output": self.output,
             "answer": list(self.answer.pieces),
             "note": self.answer.note,
             "max_output_recovery_count": self.answer.continued,
@@ -360,6 +369,7 @@ class QueryState:
             state = cls(
                 **{name: data[name] for name in _PLAIN},
                 messages=list(data["messages"]),
+                output=data["output"],
                 answer=Answer(
                     list(data["answer"]),
                     data["note"],

@@ -147,6 +147,8 @@ def kit_for(
         tool_rounds=None,
         after_tools="",
         emit_reasoning=False,
+        output=None,
+        lead=None,
         opening=(),
     )
 

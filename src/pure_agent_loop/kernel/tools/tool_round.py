@@ -28,7 +28,7 @@ from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
-from pure_agent_loop.tool_context import ToolContext, enter_call
+from pure_agent_loop.tool_context import ToolContext, all_told, enter_call
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()
@@ -154,6 +154,7 @@ def _effect(
 
 async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
     outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+    await all_told()
     return outcome if kit.redactor is None else replace(outcome, text=kit.redactor.redact(outcome.text))
 
 
