@@ -25,7 +25,7 @@ LAYERS = [
         kernel.journal support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
-        support.secrets.secret_shapes support.numbers support.typed support.language kernel.words
+        support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
         """,
     ),
     (

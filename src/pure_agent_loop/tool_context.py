@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Deps = TypeVar("Deps", default=Any)
-    DepsOf = TypeVar("DepsOf", default=Any, covariant=True)
+    Deps_co = TypeVar("Deps_co", default=Any, covariant=True)
 else:
     from typing import TypeVar
 
-    Deps, DepsOf = TypeVar("Deps"), TypeVar("DepsOf", covariant=True)
+    Deps, Deps_co = TypeVar("Deps"), TypeVar("Deps_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class LiveRun(Protocol):
 
 
 @dataclass(frozen=True)
-class RunContext(Generic[DepsOf]):
+class RunContext(Generic[Deps_co]):
     """The run that a function of yours is called in, and what you gave it with ``deps=``.
 
     A tool, a prompt function, a hook, a permission function, an output function or an output check gets it
@@ -123,7 +123,7 @@ class RunContext(Generic[DepsOf]):
         run: The run; None for none.
     """
 
-    deps: DepsOf
+    deps: Deps_co
     run: LiveRun | None = None
 
     @property

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 from pure_agent_loop._version import __version__
 from pure_agent_loop.support.terminal import safe_text
 
-# Of each command: the module; there `add_NAME` adds its arguments and `NAME` does it; and what it is for.
+# Of each command: the module, the name there, and what it is for. `add_NAME(parser)` adds its arguments;
+# `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
+# when standard output takes nothing more.
 COMMANDS = {
     "run": ("run", "run", "do a task"),
     "model": ("models", "model", "the embedded model"),

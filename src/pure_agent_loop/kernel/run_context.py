@@ -13,9 +13,9 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.gate import ask_person
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.tool_context import Remaining, current_call
 
 

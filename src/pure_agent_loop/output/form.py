@@ -1,4 +1,4 @@
-"""The form of a typed answer: a type, a function whose arguments it is, or a choice of these. Loads pydantic."""
+"""The form of a typed answer: a type, a function whose arguments it is, or a choice. Loads pydantic."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def _from_text(text: str) -> Any:
 
 
 def portable(annotation: Any) -> Any:
-    """The same with ``typing_extensions.TypedDict`` for that of `typing`: pydantic insists on it before 3.12."""
+    """The same with the TypedDict of typing_extensions, on which pydantic insists before 3.12."""
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, frozenset())
 
 

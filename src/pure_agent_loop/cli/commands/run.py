@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from contextlib import closing
@@ -38,7 +37,6 @@ from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
-SCHEMA_VERSION = 1
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 MODES = ("react", "single")
 SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
@@ -60,11 +58,7 @@ examples:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Do a task with a model and tools for the working folder, and print the answer.",
@@ -191,16 +185,7 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Do the task and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: Something is wrong before the run begins.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do the task and return the exit code."""
     workspace = _workspace(options.workspace)
     with closing(place_for_run(options)) as place:
         return _run(options, output, workspace, place)
@@ -288,8 +273,7 @@ def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
         output.result(f"{safe_text(str(explanation))}\n")
     else:
         kind = {"type": "explanation"} if form == "stream-json" else {}
-        plain = {**kind, "schema_version": SCHEMA_VERSION, **explanation.to_dict()}
-        output.result(json.dumps(plain, allow_nan=False) + "\n")
+        output.json({**kind, **explanation.to_dict()})
     return DONE
 
 
@@ -343,8 +327,7 @@ class _Session:
     def _begin(self) -> None:
         self._lines = JsonLinesRenderer(stream=True)
         if self._format == "stream-json":
-            head = {"type": "start", "schema_version": SCHEMA_VERSION, "workspace": str(self._workspace)}
-            self._write_json({**head, **self._names})
+            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
 
     def _take(self, event: Event, interrupts: Interrupts) -> None:
         asked = is_question(event) and self._questions is not None
@@ -362,7 +345,7 @@ class _Session:
             self._write_answer()
         else:
             kind = {"type": "result"} if self._format == "stream-json" else {}
-            self._write_json({**kind, "schema_version": SCHEMA_VERSION, **outcome.to_dict(), **self._names})
+            self._output.json({**kind, **outcome.to_dict(), **self._names})
         if outcome.error:
             self._output.fail(outcome.error)
         for question in outcome.questions if outcome.is_waiting else ():
@@ -379,9 +362,6 @@ class _Session:
         already = safe_text(self._progress.shown_answer).strip("\n")
         if answer and answer != already:
             self._output.result(f"{answer}\n")
-
-    def _write_json(self, value: dict[str, Any]) -> None:
-        self._output.result(json.dumps(value, allow_nan=False) + "\n")
 
 
 def _footer(outcome: Outcome, seconds: float) -> str:
