@@ -15,11 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences, current_voice, in_language
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
-<<<<<<< HEAD:src/pure_agent_loop/prompts.py
-_SENTENCES = ("kernel.words", "schema.words", "output.words", "toolbox.words", "subagents.words")
-=======
-_SENTENCES = ("prompts.words", "schema.words", "toolbox.words", "subagents.words")
->>>>>>> climbs:src/pure_agent_loop/prompts/__init__.py
+_SENTENCES = ("prompts.words", "schema.words", "output.words", "toolbox.words", "subagents.words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +37,9 @@ class ToolWords:
 class Prompts:
     """The texts of one language. Names in braces are filled in.
 
-<<<<<<< HEAD:src/pure_agent_loop/prompts.py
     `sentences` replaces what tools and the checks of arguments, permissions and answers say, by the names in
     ``prompts.words``, ``schema.words``, ``output.words``, ``toolbox.words`` and ``subagents.words``; `tools`
     replaces what the model is told about a tool, by the tool's name.
-=======
-    `sentences` replaces what tools and the checks of arguments and permissions say, by the names in
-    ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
-    model is told about a tool, by the tool's name.
->>>>>>> climbs:src/pure_agent_loop/prompts/__init__.py
     """
 
     system_prompt: str
