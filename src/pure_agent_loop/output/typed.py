@@ -52,7 +52,7 @@ class TypedOutput:
         try:
             value = await self._read(text)
             for check in self._checks:
-                changed = await _called(check, value)
+                changed = await called(check, value)
                 value = value if changed is None else changed
         except (ToolArgumentError, Retry) as error:
             return {"why": str(error)}, None
@@ -62,7 +62,7 @@ class TypedOutput:
         if self._form is None:
             return text
         found = self._form.read(text)
-        return found.value if found.function is None else await _called(found.function, **found.value)
+        return found.value if found.function is None else await called(found.function, **found.value)
 
     def load(self, plain: Any) -> Any:
         """The output from its plain form."""
@@ -73,8 +73,8 @@ class TypedOutput:
         return say("correct_answer", why=why)
 
 
-async def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function that is not async runs in a thread, because it may block."""
+async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user. One that is not async runs in a thread, because it may block."""
     bound = partial(contextual(function), *args, **kwargs)
     if inspect.iscoroutinefunction(function):
         return await bound()

@@ -15,6 +15,7 @@ format or a parameter that is refused) it remembers, and says so in a notice.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, Protocol, get_args
@@ -123,6 +124,16 @@ class ToolModeClient(BaseLLMClient):
         self._takes_stop = True
         self._chooser = Chooser(inner, prompts)
         self.takes_meta = getattr(inner, "takes_meta", False)
+
+    def around(self, inner: ChatModel) -> ToolModeClient:
+        """The same around another client."""
+        return ToolModeClient(inner, self.mode, self._prompts, self._examples)
+
+    def with_examples(self, examples: ExamplesOf) -> ToolModeClient:
+        """The same for other tools; what was learned about the server holds."""
+        other = copy.copy(self)
+        other._examples = examples
+        return other
 
     @property
     def model(self) -> str:
