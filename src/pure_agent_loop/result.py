@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
+from pure_agent_loop.kernel.kit import Output
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import COMPLETED
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.support.text import safe_str
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar
 
-@dataclass(frozen=True, slots=True)
-class AgentResult:
+    Out = TypeVar("Out", default=str)
+    Out_co = TypeVar("Out_co", default=str, covariant=True)
+else:
+    from typing import TypeVar
+
+    Out, Out_co = TypeVar("Out"), TypeVar("Out_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class AgentResult(Generic[Out_co]):
     """The outcome of a run.
 
     Args:
@@ -26,6 +38,8 @@ class AgentResult:
         stop_reason: Why it ended; ``completed`` when the model gave its answer.
         messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
         state: The state behind it all.
+        output: The answer as the ``output_type`` of the agent; its text without one. None unless the
+            `stop_reason` is ``completed``: half an answer is none.
     """
 
     content: str
@@ -35,10 +49,24 @@ class AgentResult:
     stop_reason: str
     messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
+    output: Out_co | None = None
 
     @classmethod
-    def from_state(cls, state: QueryState, events: list[Event], prompts: Prompts = ENGLISH) -> AgentResult:
-        """Sum up a state that has stopped."""
+    def from_state(
+        cls,
+        state: QueryState,
+        events: list[Event],
+        prompts: Prompts = ENGLISH,
+        output: Output | None = None,
+    ) -> Self:
+        """Sum up a state that has stopped.
+
+        Args:
+            state: Where it stands.
+            events: What happened.
+            prompts: The words of the run.
+            output: What its answer had to be.
+        """
         return cls(
             content=state.content,
             steps=state.turn_count,
@@ -47,6 +75,7 @@ class AgentResult:
             stop_reason=str(state.stop_reason),
             messages=state.history(prompts.tool_waiting),
             state=state,
+            output=_output_of(state, output),
         )
 
     @property
@@ -74,7 +103,7 @@ class AgentResult:
         failure = self.state.failure
         return "" if failure is None else safe_str(failure) or type(failure).__name__
 
-    def raise_for_error(self) -> AgentResult:
+    def raise_for_error(self) -> Self:
         """Return the result itself, or raise what ended the run with ``error``.
 
         Raises:
@@ -94,3 +123,13 @@ class AgentResult:
         """The answer, for notebooks."""
         cost = f"{self.stop_reason}, {self.steps} steps, {self.usage.total_tokens} tokens"
         return f"{self.content}\n\n<small>{cost}</small>"
+
+
+def _output_of(state: QueryState, output: Output | None) -> Any:
+    if state.stop_reason != COMPLETED:
+        return None
+    if output is None:
+        return state.content
+    if state.output is None:  # it had stopped before anybody asked for an output
+        return None
+    return output.load(state.output["value"]) if state.live_output is None else state.live_output

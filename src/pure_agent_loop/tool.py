@@ -138,8 +138,7 @@ class Tool:
             raise ConfigError(
                 f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
             )
-        self.idempotent = idempotent
-        self.timeout = timeout
+        self.idempotent, self.timeout = idempotent, timeout
         self.read_only = read_only
         self.polls = polls
         self.judge = judge

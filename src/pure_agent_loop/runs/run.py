@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
+from typing import Generic
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Emit, Event
@@ -14,12 +15,12 @@ from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, Out_co
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
 
-class Run:
+class Run(Generic[Out_co]):
     """A prepared run. Start it once, in one of the four ways.
 
     Args:
@@ -47,7 +48,7 @@ class Run:
         """Say something that the agent takes up when it would have stopped; from any thread."""
         self._kit.inbox.follow_up(text)
 
-    async def wait(self) -> AgentResult:
+    async def wait(self) -> AgentResult[Out_co]:
         """Run to the end.
 
         Raises:
@@ -57,7 +58,7 @@ class Run:
         await self._run(self._keep)
         return self.result()
 
-    def wait_sync(self) -> AgentResult:
+    def wait_sync(self) -> AgentResult[Out_co]:
         """Run to the end, from sync code."""
         return run_sync(self.wait())
 
@@ -75,9 +76,9 @@ class Run:
         finally:
             portal.leave(stream.aclose())
 
-    def result(self) -> AgentResult:
+    def result(self) -> AgentResult[Out_co]:
         """The outcome, once the run has ended."""
-        return AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        return AgentResult.from_state(self.state, self.events, self._kit.prompts, self._kit.output)
 
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""

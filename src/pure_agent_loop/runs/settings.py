@@ -40,8 +40,8 @@ class Lead:
         for part in parts:
             if not isinstance(part, str) and not callable(part):
                 raise ConfigError(
-                    f"system_prompt must be text, a function that returns it, or a list of these; {part!r:.80} "
-                    "is neither."
+                    "system_prompt must be text, a function that returns it, or a list of these; "
+                    f"{part!r:.80} is neither."
                 )
         self._parts = parts
 
@@ -127,20 +127,14 @@ class Makings:
         check_types(limits=(given.get("limits"), LoopLimits), metadata=(given.get("metadata"), Mapping))
         check_fields("run", {"metadata": given.get("metadata")})
         prompt = given.get("system_prompt")
-        lead: Any = (
-            None
-            if has_system
-            else kit.lead
-            if prompt is None
-            else Lead([prompt] if _is_one(prompt) else prompt)
-        )
+        lead = kit.lead if prompt is None else Lead([prompt] if _is_one(prompt) else prompt)
         kit = replace(
             kit,
             limits=given.get("limits") or kit.limits,
             output=self._output(output_type),
             deps=given["deps"],
             metadata=given.get("metadata") or {},
-            lead=lead,
+            lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
         )
         if settings:
@@ -164,7 +158,7 @@ class Makings:
 
     def _client(self, given: Mapping[str, Any]) -> ToolModeClient:
         own = cast("ToolModeClient", self.kit.client)
-        chosen: Any = given.get("llm") or given.get("model")
+        chosen: Any = given.get("model") if given.get("llm") is None else given["llm"]
         if chosen is None:
             return own
         if not isinstance(chosen, str):
@@ -172,8 +166,8 @@ class Makings:
             return own.around(chosen)
         if self.connect is None:
             raise ConfigError(
-                f"model={chosen!r} was given to a run of an agent with a client of its own (llm=...), and only "
-                "that knows how to reach another model. Pass model=<a client> for this run."
+                f"model={chosen!r} was given to a run of an agent with a client of its own (llm=...), and "
+                "only that knows how to reach another model. Pass model=<a client> for this run."
             )
         if chosen not in self.clients:
             self.clients[chosen] = own.around(self.connect(chosen))

@@ -69,7 +69,9 @@ class Replayed(Protocol):
     """What a replay takes from an agent; `Agent` has it."""
 
     system_prompt: str
-    _kit: Kit
+
+    @property
+    def _kit(self) -> Kit: ...
 
 
 def replay_session(records: Sequence[Record], *, agent: Replayed | None = None) -> ReplayReport:
