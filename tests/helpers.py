@@ -40,6 +40,8 @@ _LETTERS = {
     E.PERMISSION: "P",
     E.FILE_CHANGE: "F",
     E.TASK: "",
+    E.PROGRESS: "",
+    E.PARTIAL_OUTPUT: "",
     E.PART: "",  # they have rules of their own
 }
 _OPEN_STEP = "L?N*[rtcyN]*R?T?P*N*A*[ON]*F*N*"

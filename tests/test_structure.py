@@ -42,6 +42,7 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form output.typed schema.context
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
+        llm.tool_modes.tool_choice
         schema.examples
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers

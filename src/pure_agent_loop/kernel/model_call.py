@@ -147,12 +147,11 @@ class _ModelCall:
 
     async def _once(self) -> LLMResponse:
         response = await listen(self.request, self._kit, self._assembler, self._show)
-        await self._show_delta(self._veil.rest())
-        response = self._veil.whole(response)
         if self._is_typed:
             response, text = answered(response)
-            await self._show_delta(Delta(text))
-        return response
+            await self._show(Delta(text))
+        await self._show_delta(self._veil.rest())
+        return self._veil.whole(response)
 
     async def _show(self, delta: Delta) -> None:
         await self._show_delta(self._veil.over(delta))

@@ -39,7 +39,8 @@ class Prompts:
 
     `sentences` replaces what tools and the checks of arguments, permissions and answers say, by the names in
     ``prompts.words``, ``schema.words``, ``output.words``, ``toolbox.words`` and ``subagents.words``; `tools`
-    replaces what the model is told about a tool, by the tool's name.
+    replaces what the model is told about a tool, by the tool's name; `worked_examples` replaces those of the
+    json mode, by kind (``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str
@@ -102,6 +103,7 @@ class Prompts:
     language: str = "en"
     sentences: Mapping[str, str] = field(default_factory=dict)
     tools: Mapping[str, ToolWords] = field(default_factory=dict)
+    worked_examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:

@@ -26,7 +26,8 @@ from pure_agent_loop.llm.profiles import OutputMode
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
-from pure_agent_loop.llm.tool_modes.chooser import Chooser, without_tools
+from pure_agent_loop.llm.tool_modes.chooser import Chooser
+from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
 from pure_agent_loop.llm.tool_modes.native import NativeReader, is_cut
 from pure_agent_loop.llm.tool_modes.react import (
@@ -40,8 +41,10 @@ from pure_agent_loop.llm.tool_modes.refusals import (
     REFUSES_STOP,
     REFUSES_TOOLS,
     Formats,
+    drops_tools,
     is_refusal,
 )
+from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
 from pure_agent_loop.llm.tool_modes.typed_answer import (
     MOST_FORMATS,
     Asked,
@@ -112,6 +115,7 @@ class ToolModeClient(BaseLLMClient):
         self, inner: ChatModel, mode: str, prompts: Prompts, examples: ExamplesOf = no_examples
     ) -> None:
         check_tool_mode(mode)
+        check_worked_examples(prompts)
         self.inner = inner
         self.mode = mode
         found = profile_of(inner)
@@ -161,7 +165,7 @@ class ToolModeClient(BaseLLMClient):
         """Answer piece by piece. See `BaseLLMClient.chat_stream`."""
         if tools and not self._probed:
             self._probed = True
-            if await _drops_tools(self.inner):
+            if await drops_tools(self.inner):
                 yield self._switch("the server's template for this model leaves tools out")
         refusal, shown = None, False
         try:
@@ -299,6 +303,8 @@ class ToolModeClient(BaseLLMClient):
                 yield delta
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
+        if wanted_tools(tools, options)[1]:
+            raise refuse_choice(options, "in tool_mode='text'")
         instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
         if (form := format_of(options)) is not None:
             messages = in_words(messages, form, self._prompts)
@@ -338,13 +344,16 @@ class ToolModeClient(BaseLLMClient):
                 f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
             )
         instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
-        form = format_of(options)
+        number = self._formats.refused if number is None else number
+        allowed, has_to_call = wanted_tools(tools, options)
+        if has_to_call and number:
+            raise refuse_choice(options, "by this server, which refuses a JSON schema")
+        form, final = format_of(options), None
         if form is not None:
-            messages = in_words(messages, form, self._prompts)
+            messages, final = in_words(messages, form, self._prompts), form.schema
             options = with_room(options, profile_of(self.inner))
             del options["response_format"]
-        final = None if form is None else form.schema
-        format_ = response_formats(tools, final)[self._formats.refused if number is None else number]
+        format_ = response_formats(allowed, final, has_to_call=has_to_call)[number]
         wanted = {"response_format": format_} if format_ else {}
         plain = write_history(messages, instructions, write_action)
         return Shaped(plain, None, {**wanted, **without_tools(options)})
@@ -404,12 +413,3 @@ _NOTHING = Delta()
 
 def _is_of_tools(message: Message) -> bool:
     return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))
-
-
-async def _drops_tools(client: object) -> bool:
-    """True if the server says that its template has no place for tools."""
-    ask = getattr(client, "template_supports_tools", None)
-    try:
-        return ask is not None and await ask() is False
-    except Exception:  # noqa: BLE001 - a probe that fails, in whatever way, has found nothing out
-        return False

@@ -44,18 +44,19 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"'
 
 
 def action_schema(
-    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None
+    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
 ) -> dict[str, Any]:
     """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool.
 
     Args:
         tools: The tools.
         answer: Schema of a typed answer, which are the arguments of the final one then.
+        has_to_call: Only a call may come.
     """
     definitions: dict[str, Any] = {}
     choices = []
-    final = _FINAL_SCHEMA if answer is None else answer
-    for name, parameters in {**schemas_of(tools), FINAL: final}.items():
+    final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
+    for name, parameters in {**schemas_of(tools), **final}.items():
         moved = _with_references_moved(parameters, f"#/$defs/{name}")
         if moved != parameters:  # where it stands now, its references would lead nowhere
             definitions[name] = moved
@@ -87,14 +88,14 @@ def _with_references_moved(value: Any, root: str) -> Any:
 
 
 def response_formats(
-    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None
+    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
 ) -> list[dict[str, Any] | None]:
     """What to ask a server for, best first; it may refuse the first ones. None is plain prompting.
 
     Without tools only the final answer is left; ``json_object`` is then not asked for, because servers
     want the word JSON in the prompt for it, and there are no instructions.
     """
-    schema = {"name": "action", "schema": action_schema(tools, answer)}
+    schema = {"name": "action", "schema": action_schema(tools, answer, has_to_call=has_to_call)}
     second = {"type": "json_object"} if tools or answer else None
     return [{"type": "json_schema", "json_schema": schema}, second, None]
 

@@ -83,3 +83,12 @@ class Formats:
 
 
 _NOTHING = Delta()
+
+
+async def drops_tools(client: object) -> bool:
+    """True if the server says that its template has no place for tools."""
+    ask = getattr(client, "template_supports_tools", None)
+    try:
+        return ask is not None and await ask() is False
+    except Exception:  # noqa: BLE001 - a probe that fails, in whatever way, has found nothing out
+        return False
