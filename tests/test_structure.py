@@ -22,7 +22,8 @@ LAYERS = [
         support.secrets kernel.tools llm.tool_modes runs kernel schema support.front_matter
         support.disk support.writer_lock support _version errors support.text support.abilities
         kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
-        kernel.journal output output.words support.threads support.paths parts hooks tool_context support.locking media
+        kernel.journal output output.words
+        support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
@@ -40,7 +41,8 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
-        llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form output.typed schema.context
+        llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form output.typed
+        schema.context
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
         schema.examples
@@ -75,7 +77,8 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.settings runs.ways agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.checks runs.fields runs.settings runs.ways
+        agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         """,
     ),
@@ -141,6 +144,7 @@ PUBLIC = [
     "LoopLimits",
     "MemoryStore",
     "MissingExtraError",
+    "ModelSettings",
     "OpenAIClient",
     "Part",
     "PartTransitionError",
@@ -162,6 +166,7 @@ PUBLIC = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunContext",
     "SessionManager",
     "SkillsLoader",
     "TokenUsage",

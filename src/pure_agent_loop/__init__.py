@@ -47,8 +47,9 @@ from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
+from pure_agent_loop.runs.options import ModelSettings
 from pure_agent_loop.tool import Tool, ToolRegistry, tool
-from pure_agent_loop.tool_context import ToolContext, current_call
+from pure_agent_loop.tool_context import RunContext, ToolContext, current_call
 
 if TYPE_CHECKING:
     from pure_agent_loop.assistant.agent_loop import AgentLoop
@@ -112,6 +113,7 @@ __all__ = [
     "LoopLimits",
     "MemoryStore",
     "MissingExtraError",
+    "ModelSettings",
     "OpenAIClient",
     "Part",
     "PartTransitionError",
@@ -133,6 +135,7 @@ __all__ = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunContext",
     "SessionManager",
     "SkillsLoader",
     "TokenUsage",

@@ -27,10 +27,11 @@ _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class Checked(NamedTuple):
-    """A value that fits, or the arguments of a function that is still to be called."""
+    """A value that fits, or the arguments of a function that is still to be called; and which of several."""
 
     value: Any
     function: Callable[..., Any] | None = None
+    name: str = ""
 
 
 class _Member(Protocol):
@@ -39,7 +40,7 @@ class _Member(Protocol):
 
     def check(self, value: Any) -> Checked: ...
 
-    def dump(self, value: Any) -> Any: ...
+    def dump(self, value: Any, name: str) -> Any: ...
 
     def load(self, plain: Any) -> Any: ...
 
@@ -72,7 +73,7 @@ class _TypeMember:
             required = frozenset(self.schema.get("required", ()))
             raise ToolArgumentError(describe_problems(errors, value, names, required)) from None
 
-    def dump(self, value: Any) -> Any:
+    def dump(self, value: Any, name: str) -> Any:  # noqa: ARG002 - it is the only one
         return _dumped(self._adapter, value)
 
     def load(self, plain: Any) -> Any:
@@ -97,7 +98,7 @@ class _FunctionMember:
             raise ToolArgumentError(say("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False)))
         return Checked(self._arguments.validate(value), self.function)
 
-    def dump(self, value: Any) -> Any:
+    def dump(self, value: Any, name: str) -> Any:  # noqa: ARG002 - it is the only one
         return to_jsonable(value) if self._returns is None else _dumped(self._returns, value)
 
     def load(self, plain: Any) -> Any:
@@ -119,14 +120,13 @@ class _ChoiceMember:
         if not known:
             names = ", ".join(self._members)
             raise ToolArgumentError(f"name: {names}")
-        found = known.check(value.get("arguments"))
-        return Checked((known.name, found.value), found.function)
+        return known.check(value.get("arguments"))._replace(name=known.name)
 
-    def dump(self, value: Any) -> Any:
-        return to_jsonable(value)
+    def dump(self, value: Any, name: str) -> Any:
+        return {"name": name, "value": self._members[name].dump(value, name)}
 
     def load(self, plain: Any) -> Any:
-        return plain
+        return self._members[plain["name"]].load(plain["value"])
 
 
 class OutputForm:
@@ -168,9 +168,9 @@ class OutputForm:
             known = say("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             raise (problem or ToolArgumentError(known)) from None
 
-    def dump(self, value: Any) -> Any:
-        """The plain JSON form of an output."""
-        return self._member.dump(value)
+    def dump(self, value: Any, name: str = "") -> Any:
+        """The plain JSON form of an output, which is `name` of several."""
+        return self._member.dump(value, name)
 
     def load(self, plain: Any) -> Any:
         """The reverse of `dump`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pure_agent_loop.errors import Retry
 from pure_agent_loop.llm.profiles import AnswerFormat
-from pure_agent_loop.output.form import OutputForm
+from pure_agent_loop.output.form import Checked, OutputForm
 from pure_agent_loop.output.reading import PartialReader
 from pure_agent_loop.output.words import say
 from pure_agent_loop.schema.build import ToolArgumentError
@@ -50,19 +50,15 @@ class TypedOutput:
             Exception: What a function of the user raised, other than `Retry`.
         """
         try:
-            value = await self._read(text)
+            found = Checked(text) if self._form is None else self._form.read(text)
+            value = found.value if found.function is None else await called(found.function, **found.value)
             for check in self._checks:
                 changed = await called(check, value)
                 value = value if changed is None else changed
         except (ToolArgumentError, Retry) as error:
             return {"why": str(error)}, None
-        return {"value": to_jsonable(value) if self._form is None else self._form.dump(value)}, value
-
-    async def _read(self, text: str) -> Any:
-        if self._form is None:
-            return text
-        found = self._form.read(text)
-        return found.value if found.function is None else await called(found.function, **found.value)
+        plain = to_jsonable(value) if self._form is None else self._form.dump(value, found.name)
+        return {"value": plain}, value
 
     def load(self, plain: Any) -> Any:
         """The output from its plain form."""
