@@ -23,6 +23,7 @@ from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, take
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
+from pure_agent_loop.llm.tool_modes.typed_answer import format_of
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
@@ -37,6 +38,8 @@ class Explanation:
     Args:
         model: The model's name.
         tool_mode: How the model would be asked for calls; with ``auto``, what has been found out so far.
+        output: How the model would be asked for a typed answer: ``native``, ``tool`` or ``prompted``; empty
+            for an answer in words.
         request: The body of the request.
         is_exact: True if `request` is what would be sent, byte for byte; else the client cannot say, and
             `request` is what it would be given.
@@ -48,6 +51,7 @@ class Explanation:
 
     model: str
     tool_mode: str
+    output: str
     request: dict[str, Any]
     is_exact: bool
     notices: tuple[str, ...]
@@ -68,6 +72,7 @@ class Explanation:
             [
                 f"model: {self.model}",
                 f"tool mode: {self.tool_mode}",
+                *([f"typed answer: {self.output}"] if self.output else []),
                 f"limits: {limits or 'none'}",
                 *_section("permissions", [f"{name}: {said}" for name, said in self.permissions.items()]),
                 *_section("notices", self.notices),
@@ -102,6 +107,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     return Explanation(
         model=model_of(kit.client),
         tool_mode=_tool_mode(kit),
+        output=_output_mode(recorder.asked, kit),
         request=request,
         is_exact=is_exact,
         notices=tuple(event.content for event in events if event.type in told),
@@ -142,6 +148,12 @@ def _tool_mode(kit: Kit) -> str:
     if not isinstance(client, ToolModeClient):
         return "native"
     return f"auto, {client.current} so far" if client.mode == "auto" else client.current
+
+
+def _output_mode(asked: Request, kit: Kit) -> str:
+    if format_of(asked.options) is None or not isinstance(kit.client, ToolModeClient):
+        return ""
+    return kit.client.output_mode(asked.tools, asked.options)
 
 
 def _limits(kit: Kit) -> dict[str, Any]:

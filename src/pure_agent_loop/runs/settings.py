@@ -22,6 +22,7 @@ from pure_agent_loop.runs.options import RunSettings, SystemPrompt
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.tool import ToolRegistry
 
+OUTPUT_RETRIES = 2
 UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # where None has a meaning
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
 
@@ -99,7 +100,7 @@ class Makings:
     connect: Callable[[str], ChatModel] | None = None
     subagents: Subagents | None = None
     form: Any = None
-    retries: int = 2
+    retries: int = OUTPUT_RETRIES
     checks: list[Check] = field(default_factory=list)
     clients: dict[str, ToolModeClient] = field(default_factory=dict)
 

@@ -16,7 +16,9 @@ from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.output.typed import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
+from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord
@@ -123,6 +125,7 @@ def kit_for(
     client, window = above.client, above.context_window
     if definition.llm is not None:
         client, window = ToolModeClient(definition.llm, "auto", above.prompts), None
+    form = form_of(definition.output_type)
     snapshots = None if definition.needs_folder else above.observers.snapshots
     return replace(
         above,
@@ -147,7 +150,7 @@ def kit_for(
         tool_rounds=None,
         after_tools="",
         emit_reasoning=False,
-        output=None,
+        output=None if form is None else TypedOutput(form, OUTPUT_RETRIES),
         lead=None,
         opening=(),
     )
