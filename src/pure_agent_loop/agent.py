@@ -255,15 +255,9 @@ class Agent(WaysToRun[Deps, Out]):
             opening=opening,
         )
         check_price(kit)
-        self._makings = Makings(
-            kit, connect, subagents, form_of(output_type), checked_retries(output_retries)
-        )
+        self._makings = Makings(connect, subagents, form_of(output_type), checked_retries(output_retries))
+        self._kit = replace(kit, output=self._makings.output())
         check_output(self._kit)
-
-    @property
-    def _kit(self) -> Kit:
-        """What a run has that says nothing else."""
-        return self._makings.kit_for({})
 
     def output_check(self, check: Callable[..., T]) -> Callable[..., T]:
         """Have a function look at each output; a decorator.
@@ -272,6 +266,7 @@ class Agent(WaysToRun[Deps, Out]):
         place of the output, unless that is None. It may raise `Retry` to tell the model what is wrong.
         """
         self._makings.checks.append(checked_function("output_check", check))
+        self._kit = replace(self._kit, output=self._makings.output())
         return check
 
     def override(
@@ -302,7 +297,8 @@ class Agent(WaysToRun[Deps, Out]):
         kept = {name: each for name, each in self._given.items() if name not in without}
         made = type(self)(**{**kept, **changes})
         if "output_type" not in changes:
-            made._makings.checks.extend(self._makings.checks)
+            for check in self._makings.checks:
+                made.output_check(check)
         return made
 
     async def aclose(self) -> None:
@@ -346,7 +342,7 @@ class Agent(WaysToRun[Deps, Out]):
             LLMError: The request could not be sent in this `tool_mode`.
         """
         given = RunInput(task, messages, self.system_prompt, media=media_parts(media))
-        kit = self._makings.kit_for(settings, deps, output_type, brings_system(messages))
+        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         return explain(*begin_run(kit, given))
 
     def prepare(
@@ -390,7 +386,7 @@ class Agent(WaysToRun[Deps, Out]):
             SessionError: The session cannot be opened.
         """
         given = RunInput(task, messages, self.system_prompt, state, media_parts(media))
-        kit = self._makings.kit_for(settings, deps, output_type, brings_system(messages))
+        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         if session_id is None:
             start, kit = begin_run(kit, given)
         else:

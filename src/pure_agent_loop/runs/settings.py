@@ -87,7 +87,6 @@ class Makings:
     """What an agent makes the kit of a run from.
 
     Args:
-        kit: What its runs have unless they say otherwise.
         connect: A client for a model's name; None where the agent was given a client.
         subagents: Brings further tools.
         form: What answers must be; None for text.
@@ -96,7 +95,6 @@ class Makings:
         clients: Those that were made for runs with another model.
     """
 
-    kit: Kit
     connect: Callable[[str], ChatModel] | None = None
     subagents: Subagents | None = None
     form: Any = None
@@ -105,11 +103,17 @@ class Makings:
     clients: dict[str, ToolModeClient] = field(default_factory=dict)
 
     def kit_for(
-        self, settings: RunSettings, deps: Any = None, output_type: Any = UNSET, has_system: bool = False
+        self,
+        kit: Kit,
+        settings: RunSettings,
+        deps: Any = None,
+        output_type: Any = UNSET,
+        has_system: bool = False,
     ) -> Kit:
         """The kit of one run.
 
         Args:
+            kit: What runs have unless they say otherwise.
             settings: What it has otherwise. An `override` around it goes before these.
             deps: For its functions.
             output_type: What its answer must be.
@@ -124,7 +128,7 @@ class Makings:
             raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
         over = _OVERRIDES.get({}).get(id(self), {})
         given: dict[str, Any] = {**settings, "deps": deps, **over}
-        kit = self._with_model(self.kit, given)
+        kit = self._with_model(kit, given)
         check_types(limits=(given.get("limits"), LoopLimits), metadata=(given.get("metadata"), Mapping))
         check_fields("run", {"metadata": given.get("metadata")})
         prompt = given.get("system_prompt")
@@ -132,7 +136,7 @@ class Makings:
         kit = replace(
             kit,
             limits=given.get("limits") or kit.limits,
-            output=self._output(output_type),
+            output=self.output(output_type),
             deps=given["deps"],
             metadata=given.get("metadata") or {},
             lead=None if has_system else lead,
@@ -149,7 +153,7 @@ class Makings:
             await close_client(client)
 
     def _with_model(self, kit: Kit, given: Mapping[str, Any]) -> Kit:
-        client, tools = self._client(given), kit.tools
+        client, tools = self._client(kit, given), kit.tools
         if given.get("tools") is not None:
             tools = all_tools(given["tools"], self.subagents)
             tools.to_openai_schema(kit.prompts)
@@ -157,8 +161,8 @@ class Makings:
         options = _with_fields(kit.options, given)
         return replace(kit, client=client, tools=tools, options=options)
 
-    def _client(self, given: Mapping[str, Any]) -> ToolModeClient:
-        own = cast("ToolModeClient", self.kit.client)
+    def _client(self, kit: Kit, given: Mapping[str, Any]) -> ToolModeClient:
+        own = cast("ToolModeClient", kit.client)
         chosen: Any = given.get("model") if given.get("llm") is None else given["llm"]
         if chosen is None:
             return own
@@ -174,7 +178,12 @@ class Makings:
             self.clients[chosen] = own.around(self.connect(chosen))
         return self.clients[chosen]
 
-    def _output(self, output_type: Any) -> Output | None:
+    def output(self, output_type: Any = UNSET) -> Output | None:
+        """What the answers of runs must be.
+
+        Raises:
+            ConfigError: Another type was given, and there are checks.
+        """
         form = self.form if output_type is UNSET else form_of(output_type)
         if output_type is not UNSET and self.checks:
             raise ConfigError(
