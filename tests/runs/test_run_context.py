@@ -140,9 +140,8 @@ def test_outside_of_a_run_a_tool_says_what_is_missing():
 
 
 def test_an_annotation_under_another_name_is_found():
-    Ctx = RunContext
 
-    def look(c: Ctx[Bank], at: str) -> str:
+    def look(c: Renamed[Bank], at: str) -> str:
         """Look."""
         return at
 
