@@ -45,7 +45,7 @@ LAYERS = [
         schema.context
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
-        schema.examples
+        schema.examples schema.given
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words
@@ -62,9 +62,9 @@ LAYERS = [
         "actors",
         """
         kernel.run_context kernel.typed_output
-        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.gate
+        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
-        kernel.tools.tool_round
+        kernel.tools.marking kernel.tools.tool_round
         """,
     ),
     (
@@ -77,7 +77,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.settings runs.ways
+        runs.checks runs.fields runs.rules runs.settings runs.ways
         agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         """,
@@ -165,6 +165,7 @@ PUBLIC = [
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
+    "RunInterrupted",
     "RichRenderer",
     "RunContext",
     "SessionManager",

@@ -26,6 +26,7 @@ from pure_agent_loop.errors import (
     MissingExtraError,
     PureAgentLoopError,
     Retry,
+    RunInterrupted,
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
@@ -136,6 +137,7 @@ __all__ = [
     "RetryHandler",
     "RichRenderer",
     "RunContext",
+    "RunInterrupted",
     "SessionManager",
     "SkillsLoader",
     "TokenUsage",

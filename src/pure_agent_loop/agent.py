@@ -36,6 +36,7 @@ from pure_agent_loop.runs.checks import (
     check_types,
     checked_choice,
     checked_compactor,
+    checked_folder,
     checked_function,
     checked_number,
     checked_retries,
@@ -43,6 +44,7 @@ from pure_agent_loop.runs.checks import (
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
+from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import (
     UNSET,
@@ -112,8 +114,8 @@ class Agent(WaysToRun[Deps, Out]):
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
         profile: What the server needs, where it is not known; found by address and model name if None.
-        permission_mode: ``auto`` allows every call that no rule forbids; ``ask`` asks about tools that are
-            not marked ``read_only``; ``plan`` allows only those marked so; ``bypass`` asks about nothing.
+        permission_mode: ``auto``, the default, allows every call that no rule forbids; ``ask`` asks about
+            tools that are not marked ``read_only``; ``plan`` allows only these; ``bypass`` asks nothing.
         permission_rules: Calls that are denied, asked about or allowed, by name and arguments.
         can_use_tool: Your own decision about each call: ``(tool, args, context)`` to ``"allow"``, ``"deny"``,
             ``"ask"`` or a `Permission`.
@@ -123,6 +125,8 @@ class Agent(WaysToRun[Deps, Out]):
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
         name: The agent's name, for the audit log and for other agents.
+        cwd: The folder the work is in, told to tools and permission functions in their contexts; None for
+            the one the program is in. It binds nothing: file tools and the shell have a folder of their own.
         audit: Writes down every call, such as an `AuditLog`.
         snapshots: Knows what a step changed in a folder and can undo it, such as `WorkspaceSnapshots`.
         subagents: Others that it can give tasks to: a `SubagentManager`.
@@ -176,6 +180,7 @@ class Agent(WaysToRun[Deps, Out]):
         hooks: Hooks | None = None,
         budget: Budget | None = None,
         name: str = "",
+        cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
         subagents: Subagents | None = None,
@@ -223,18 +228,22 @@ class Agent(WaysToRun[Deps, Out]):
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
+        policy = PermissionPolicy(permission_mode, permission_rules or PermissionRules())
+        if not policy.rules.shared:
+            check_rules(policy.rules, self.tools, subagents)
         kit = Kit(
             client=ToolModeClient(llm, tool_mode, words, self.tools.examples_of),
             tools=self.tools,
             limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
             prompts=words,
-            permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
+            permissions=policy,
             can_use_tool=can_use_tool and contextual(checked_function("can_use_tool", can_use_tool)),
             on_ask=checked_function("on_ask", on_ask),
             hooks=hooks_in_run(hooks or Hooks()),
             budget=budget,
             name=name,
+            cwd=checked_folder("cwd", cwd),
             observers=Observers(audit, snapshots),
             background=None if subagents is None else subagents.for_sessions(sessions),
             tool_rounds=TOOL_ROUNDS[mode],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
@@ -144,12 +146,31 @@ def check_types(**arguments: tuple[object, type]) -> None:
             raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
 
 
+def checked_folder(name: str, value: object) -> str:
+    """The absolute path of a folder that is there; empty for None.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value is None:
+        return ""
+    path = Path(value).expanduser() if isinstance(value, (str, os.PathLike)) else None
+    if path is None or not path.is_dir():
+        raise ConfigError(f"{name}={value!r:.80} must be a folder that exists.")
+    return str(path.resolve())
+
+
 def check_client(llm: object) -> None:
     """Refuse a model client that cannot answer.
 
     Raises:
-        ConfigError: It has no method `chat`.
+        ConfigError: It has no method `chat`, or is an agent, whose `chat` is another one.
     """
+    if callable(getattr(llm, "prepare", None)) and hasattr(llm, "llm"):
+        raise ConfigError(
+            f"A model client is wanted here, and {type(llm).__name__} is an agent with a loop of its own. "
+            "Call that one's run(), or pass its client: agent.llm."
+        )
     if not callable(getattr(llm, "chat", None)):
         raise ConfigError(
             f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
