@@ -139,6 +139,8 @@ def _request(asked: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
     body = None if showing is None else showing.request_body(*asked, stream=True)
     if body is not None:
         return json.loads(encode_body(body)), True
+    if isinstance(kit.client, ToolModeClient) and format_of(asked.options) is not None:
+        asked = Request(*kit.client.shape(*asked))  # a typed answer is asked for in one of three ways
     tools = {"tools": asked.tools} if asked.tools else {}
     return to_jsonable({"messages": asked.messages, **tools, **asked.options}), False
 

@@ -268,7 +268,9 @@ def test_words_before_the_final_call_are_kept():
 def test_without_tools_the_schema_is_put_into_words_and_asked_for():
     llm = ScriptedLLM([OSLO])
     mine = agent(llm=llm)
-    assert mine.explain("x").output == "prompted"
+    explained = mine.explain("x")
+    assert (explained.output, "typed answer: prompted" in str(explained)) == ("prompted", True)
+    assert '"people"' in explained.request["messages"][0]["content"]
     mine.run("x")
     assert '"people"' in llm.requests[0].messages[0]["content"]
     assert llm.requests[0].options["response_format"]["type"] == "json_schema"
@@ -370,6 +372,19 @@ def test_a_state_keeps_the_output_as_plain_data():
     assert plain["output"] == {"value": {"name": "Oslo", "people": 7}}
     assert QueryState.from_dict(plain) == result.state
     assert agent().run(None, state=plain).output == City("Oslo", 7)
+
+
+def test_a_recorded_output_of_another_type_is_told():
+    state = agent(OSLO).run("x").state
+    with pytest.raises(ConfigError, match="recorded output"):
+        agent(output_type=int).run(None, state=state)
+
+
+def test_a_durable_run_keeps_the_output_as_json():
+    from pure_agent_loop.durable.attempt import outcome_of
+
+    assert outcome_of(agent(OSLO).run("x"))["output"] == {"name": "Oslo", "people": 7}
+    assert "output" not in outcome_of(agent(WRONG, output_retries=0).run("x"))
 
 
 def test_a_conversation_gives_outputs():

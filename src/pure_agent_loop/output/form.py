@@ -173,11 +173,23 @@ class OutputForm:
         return self._member.dump(value, name)
 
     def load(self, plain: Any) -> Any:
-        """The reverse of `dump`."""
-        return self._member.load(plain)
+        """The reverse of `dump`.
+
+        Raises:
+            ConfigError: What is recorded is none.
+        """
+        try:
+            return self._member.load(plain)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"The recorded output {plain!r:.80} is no {self._member.name}. Go on with the output_type "
+                "that it was recorded for, and let output checks return values of that type."
+            ) from error
 
 
 def _member(output_type: Any) -> _Member:
+    if isinstance(output_type, str):
+        raise ConfigError(f"output_type={output_type!r} is text. Pass the type itself.")
     if not isinstance(output_type, (list, tuple)):
         is_function = inspect.isroutine(output_type) or isinstance(output_type, functools.partial)
         return _FunctionMember(output_type) if is_function else _TypeMember(output_type)

@@ -79,8 +79,12 @@ class PartialReader:
         start = _START.search(self._text)
         if start is None:
             return []
+        text = self._text[start.start() :]
         try:
-            found = from_json(self._text[start.start() :], allow_partial="trailing-strings")
+            try:
+                found = from_json(text, allow_partial="trailing-strings")
+            except TypeError:  # an older pydantic, which shows a text once it is whole
+                found = from_json(text, allow_partial=True)
         except ValueError:  # words behind it, or it is none
             return []
         if not self._wrapped or not isinstance(found, dict):
