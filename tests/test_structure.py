@@ -41,7 +41,8 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
-        llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form output.typed
+        llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form
+        output.typed output.wanted
         schema.context
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
@@ -61,7 +62,7 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.run_context kernel.typed_output
+        kernel.typed_output
         kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
         kernel.tools.marking kernel.tools.tool_round
@@ -77,7 +78,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.rules runs.settings runs.ways
+        runs.checks runs.fields runs.rules runs.settings runs.live runs.ways
         agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         """,

@@ -16,7 +16,6 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
@@ -25,6 +24,7 @@ from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.typed_answer import format_of
 from pure_agent_loop.permissions import Rule
+from pure_agent_loop.runs.live import drive
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
@@ -99,7 +99,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
 
     recorder = _Recorder(takes_meta=takes_meta(kit.client))
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
-    run_sync(run_loop(state, quiet))
+    run_sync(drive(state, quiet))
     if recorder.asked is None:
         raise state.failure or LLMError(f"The run would end before its first request ({state.stop_reason}).")
     request, is_exact = _request(recorder.asked, kit)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Output
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import COMPLETED
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.support.text import safe_str

@@ -8,13 +8,11 @@ from functools import wraps
 from typing import Any
 
 from pure_agent_loop.kernel.kit import Ends, Kit, KnowsKit, KnowsRun
-from pure_agent_loop.kernel.run_context import KernelRun
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import speaking
-from pure_agent_loop.tool_context import RunContext, in_run
 
 Drive = Callable[[QueryState, Kit], Coroutine[Any, Any, None]]
 
@@ -24,12 +22,8 @@ def spoken(drive: Drive) -> Drive:
 
     @wraps(drive)
     async def in_its_words(state: QueryState, kit: Kit) -> None:
-        run = KernelRun(state, kit)
-        with speaking(kit.prompts), in_run(RunContext(kit.deps, run)):
-            try:
-                await drive(state, kit)
-            finally:
-                run.end()
+        with speaking(kit.prompts):
+            await drive(state, kit)
 
     return in_its_words
 

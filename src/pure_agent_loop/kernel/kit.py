@@ -16,7 +16,7 @@ from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, T
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
@@ -91,41 +91,6 @@ class Subagents(Protocol):
 
     def for_sessions(self, sessions: Any) -> Background:
         """What goes on beside the runs of an agent that keeps its sessions there."""
-        ...
-
-
-class PartialOutput(Protocol):
-    """Reads a typed answer while it is written."""
-
-    def feed(self, delta: Delta) -> list[Any]:
-        """What has come so far, as a list of one; empty if that is nothing new."""
-        ...
-
-
-class Output(Protocol):
-    """What a run's answer has to be."""
-
-    retries: int
-
-    @property
-    def response_format(self) -> dict[str, Any] | None:
-        """What a request asks for; None for nothing."""
-        ...
-
-    def partial(self) -> PartialOutput | None:
-        """Reads an answer while it is written."""
-        ...
-
-    async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
-        """``{"value": ...}`` in plain form with the output itself, or ``{"why": ...}``."""
-        ...
-
-    def load(self, plain: Any) -> Any:
-        """The output from its plain form."""
-        ...
-
-    def complaint(self, why: str) -> str:
-        """What the model is told about an answer that cannot be taken."""
         ...
 
 

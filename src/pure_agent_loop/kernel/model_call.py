@@ -11,7 +11,7 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_answer
-from pure_agent_loop.kernel.kit import Kit, PartialOutput
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.kernel.part_events import AnswerParts
 from pure_agent_loop.kernel.redacting import Veil
@@ -23,6 +23,7 @@ from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
 from pure_agent_loop.llm.tool_modes.typed_answer import answered
 from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str

@@ -10,12 +10,12 @@ from typing import Generic
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult, Out_co
+from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
@@ -121,6 +121,6 @@ class Run(Generic[Out_co]):
 
     async def _run(self, emit: Emit) -> None:
         try:
-            await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
+            await drive(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
         finally:
             self._kit.journal.close()

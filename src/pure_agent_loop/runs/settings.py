@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.kit import Kit, Output, Subagents
+from pure_agent_loop.kernel.kit import Kit, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.typed_answer import FINAL_RESULT
 from pure_agent_loop.output.typed import Check, TypedOutput, called
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.runs.checks import all_tools, check_client, check_price, check_types
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import RunSettings, SystemPrompt

@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 from pure_agent_loop.budget import Price
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Output
+from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.output.words import say
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts

@@ -12,10 +12,10 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.account import used_up
@@ -200,7 +200,7 @@ class RunTasks:
             child.record.to("backgrounded" if child.record.background else "running")
             await self._tell(child)
             try:
-                await run_loop(state, kit)
+                await drive(state, kit)
             finally:
                 kit.journal.close()
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)

@@ -11,16 +11,17 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.gate import ask_person
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.tool_context import Remaining, current_call
+from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 
 
 @dataclass(eq=False)
-class KernelRun:
+class _Live:
     """A run that goes on.
 
     Args:
@@ -119,3 +120,17 @@ class KernelRun:
 
 def _left(most: Any, used: Any) -> Any:
     return None if most is None else max(0, most - used)
+
+
+async def drive(state: QueryState, kit: Kit) -> None:
+    """Run the loop, and let functions of the user find the run they are called in.
+
+    Raises:
+        asyncio.CancelledError: The task was cancelled from outside.
+    """
+    run = _Live(state, kit)
+    with in_run(RunContext(kit.deps, run)):
+        try:
+            await run_loop(state, kit)
+        finally:
+            run.end()
