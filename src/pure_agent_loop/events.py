@@ -28,7 +28,7 @@ from typing import Any, Literal, get_args
 
 from pure_agent_loop.support.text import to_jsonable
 
-_TEXT_KEYS = ("content", "result", "prompt", "error", "message")
+_TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")
 
 
 class EventType(str, Enum):

@@ -62,6 +62,14 @@ FACTORIES = [
     ),
     (Event.file_change(1, {"path": "a"}), "file_change", 1, {"path": "a"}, ""),
     (Event.task(1, {"id": "t"}), "task", 1, {"task": {"id": "t"}}, ""),
+    (
+        Event.progress(1, "t", "half", "c"),
+        "progress",
+        1,
+        {"tool": "t", "text": "half", "call_id": "c"},
+        "half",
+    ),
+    (Event.partial_output(1, {"a": 1}), "partial_output", 1, {"output": {"a": 1}}, ""),
     (Event.step_end(1, {"total_tokens": 3}), "step_end", 1, {"usage": {"total_tokens": 3}}, ""),
     (
         Event.compaction(1, "trim", (9, 4), (3, 2)),
