@@ -25,7 +25,7 @@ LAYERS = [
         kernel.journal support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
-        support.secrets.secret_shapes support.numbers support.typed support.language kernel.words
+        support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
         """,
     ),
     (
@@ -41,6 +41,7 @@ LAYERS = [
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
+        llm.tool_modes.tool_choice
         schema.examples
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers

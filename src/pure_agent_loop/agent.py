@@ -44,7 +44,7 @@ from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.start import begin_run
+from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry
 
@@ -301,8 +301,8 @@ class Agent:
             HistoryError: `messages` is no list of messages.
             LLMError: The request could not be sent in this `tool_mode`.
         """
-        parts = media_parts(media)
-        return explain(*begin_run(self._kit, self.system_prompt, task, messages, None, parts))
+        given = RunInput(task, messages, self.system_prompt, media=media_parts(media))
+        return explain(*begin_run(self._kit, given))
 
     def prepare(
         self,
@@ -335,14 +335,11 @@ class Agent:
             HistoryError: `messages` is no list of messages.
             SessionError: The session cannot be opened.
         """
-        parts = media_parts(media)
+        given = RunInput(task, messages, self.system_prompt, state, media_parts(media))
         if session_id is None:
-            start, kit = begin_run(self._kit, self.system_prompt, task, messages, state, parts)
+            start, kit = begin_run(self._kit, given)
         else:
             from pure_agent_loop.sessions.resume import begin_in_session
 
-            store = sessions or self._sessions
-            start, kit = begin_in_session(
-                self._kit, self.system_prompt, task, messages, state, parts, store, session_id
-            )
+            start, kit = begin_in_session(self._kit, given, sessions or self._sessions, session_id)
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))

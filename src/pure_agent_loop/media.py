@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.kernel.words import say
+from pure_agent_loop.prompts.words import say
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any]"
-Content: TypeAlias = "str | list[dict[str, Any]]"
 
 
 def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
@@ -33,12 +32,6 @@ def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
     if isinstance(media, (str, bytes, os.PathLike, Mapping)) or not hasattr(media, "__iter__"):
         raise ConfigError(f"media must be a list of paths, bytes, data URLs or parts; it is {media!r:.80}.")
     return [_part(item, number) for number, item in enumerate(media)]
-
-
-def user_content(task: str, parts: Iterable[dict[str, Any]]) -> Content:
-    """What a user's message says: the text, with the media behind it."""
-    more = list(parts)
-    return [*([{"type": "text", "text": task}] if task else []), *more] if more else task
 
 
 def _part(item: MediaItem, number: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.words import say
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import to_jsonable
 
 Behavior = Literal["allow", "deny", "ask"]

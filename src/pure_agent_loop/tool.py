@@ -16,9 +16,9 @@ from functools import cached_property, partial
 from typing import Any, overload
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.examples import Example, checked_examples
 from pure_agent_loop.schema.tidy import with_texts

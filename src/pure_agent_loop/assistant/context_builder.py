@@ -15,7 +15,7 @@ from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import Message, tool_message, user_message, wire_call
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.media import MediaItem, media_parts, user_content
+from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace
@@ -155,7 +155,7 @@ class ContextBuilder:
         before = list(history)
         if before and before[0].get("role") in ("system", "developer"):
             before.pop(0)
-        said = user_message(user_content(current_message, media_parts(media)))
+        said = user_message(current_message, media_parts(media))
         note = self.note(context, channel, chat_id, is_first=not before)
         prompt = {"role": "system", "content": self.build_system_prompt()}
         return [prompt, *before, said, *([user_message(note)] if note else [])]

@@ -43,6 +43,22 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
 
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option that asks for JSON instead of text; `Output.json` writes it."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_count(parser: argparse.ArgumentParser, what: str = "how many") -> None:
+    """Add the option that says how many to list.
+
+    Args:
+        parser: Of the command or action.
+        what: Of them.
+    """
+    shown = f"{what} (default: {DEFAULT_LISTED})"
+    parser.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help=shown)
+
+
 def add_endpoint(group: argparse._ArgumentGroup) -> None:
     """Add the options that say which server and model.
 

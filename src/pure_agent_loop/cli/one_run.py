@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
@@ -23,8 +21,6 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.support.terminal import one_line, safe_text
-
-SCHEMA_VERSION = 1
 
 
 class OneRun:
@@ -106,8 +102,7 @@ class OneRun:
     def _begin(self, *, first: bool) -> None:
         self._lines = JsonLinesRenderer(stream=True)
         if self._format == "stream-json" and first:
-            head = {"type": "start", "schema_version": SCHEMA_VERSION, "workspace": str(self._workspace)}
-            self._write_json({**head, **self._names})
+            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
 
     def _take(self, event: Event, interrupts: Interrupts) -> None:
         asked = is_question(event) and self._questions is not None
@@ -128,7 +123,7 @@ class OneRun:
             self._write_answer()
         else:
             kind = {"type": "result"} if self._format == "stream-json" else {}
-            self._write_json({**kind, "schema_version": SCHEMA_VERSION, **outcome.to_dict(), **self._names})
+            self._output.json({**kind, **outcome.to_dict(), **self._names})
         if outcome.error:
             self._output.fail(outcome.error)
         for question in outcome.questions if outcome.is_waiting else ():
@@ -144,9 +139,6 @@ class OneRun:
         already = safe_text(self._progress.shown_answer).strip("\n")
         if answer and answer != already:
             self._output.result(f"{answer}\n")
-
-    def _write_json(self, value: dict[str, Any]) -> None:
-        self._output.result(json.dumps(value, allow_nan=False) + "\n")
 
 
 def _footer(outcome: Outcome, seconds: float) -> str:

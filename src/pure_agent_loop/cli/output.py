@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import sys
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
 
 from pure_agent_loop.support.terminal import is_terminal, safe_text, wants_colour
 
 PREFIX = "pal: "
+SCHEMA_VERSION = 1  # of each JSON object that a command prints
 DIM, RED = "2", "31"
 WIDTH, MOST_WIDTH = 80, 110  # where no terminal says another one; of a wide terminal
 
@@ -62,6 +65,14 @@ class Output:
         except (OSError, ValueError) as error:
             _abandon(self._out)
             raise ResultLostError("" if isinstance(error, BrokenPipeError) else str(error)) from error
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """Write one JSON object as a result, on a line of its own; its version leads.
+
+        Raises:
+            ResultLostError: It could not be written.
+        """
+        self.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
 
     def progress(self, text: str) -> None:
         """Write to standard error as it is. Nobody listening there is no reason to stop."""

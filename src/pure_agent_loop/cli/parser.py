@@ -14,7 +14,9 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
-# Of each command: the module; there `add_NAME` adds its arguments and `NAME` does it; and what it is for.
+# Of each command: the module, the name there, and what it is for. `add_NAME(parser)` adds its arguments;
+# `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
+# when standard output takes nothing more.
 COMMANDS = {
     "run": ("run", "run", "do a task"),
     "chat": ("chat", "chat", "talk with it at the terminal"),

@@ -14,12 +14,12 @@ from pure_agent_loop.kernel.model_call import charge, listen
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ResultFolder, mentioned
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str, shorten
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import SessionError, SessionLockedError, SessionWriteError
 from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MARK = "durable_run"
 
@@ -40,7 +36,7 @@ class Guard:
     is_lost: bool = False
 
 
-class GuardedLog:
+class GuardedLog(SessionLog):
     """An open session of an attempt.
 
     Args:
@@ -106,14 +102,6 @@ class GuardedLog:
     def close(self) -> None:
         """Let others write."""
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _is_between(kind: str, data: Mapping[str, Any]) -> bool:

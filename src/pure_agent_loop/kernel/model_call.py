@@ -18,11 +18,11 @@ from pure_agent_loop.kernel.redacting import Veil
 from pure_agent_loop.kernel.request import Request, build_request, may_call
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
 from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str
 

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -132,9 +132,9 @@ class QueryState:
 
     # -- messages come in ---------------------------------------------------------------------------
 
-    def add_user(self, content: str | list[dict[str, Any]], *, synthetic: bool = False) -> None:
+    def add_user(self, text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False) -> None:
         """Append a message of the user, or a notice of the framework."""
-        self.messages.append(user_message(content, synthetic=synthetic))
+        self.messages.append(user_message(text, media, synthetic=synthetic))
 
     def begin_step(self) -> None:
         """Count one more step, unless it is the last answer after a limit."""
@@ -273,14 +273,16 @@ class QueryState:
         """End the run; the first reason stays."""
         self.stop_reason = self.stop_reason or reason
 
-    def go_on(self, content: str | list[dict[str, Any]], reason: str, *, synthetic: bool = False) -> None:
+    def go_on(
+        self, text: str, reason: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False
+    ) -> None:
         """The run would have ended, but there is more to do. The answer so far stays in the history."""
         self.stop_reason = None
         self.answer.begin_anew()
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
         self.tool_rounds = 0  # what is asked now may need tools again
-        self.add_user(content, synthetic=synthetic)
+        self.add_user(text, media, synthetic=synthetic)
 
     def take_held(self, *, at_end: bool = False) -> list[Incoming]:
         """Take out the held messages that are due; see `Inbox.take`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.errors import HistoryError
@@ -29,9 +29,10 @@ _META_KEYS = {"synthetic": bool, "reasoning": str}
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def user_message(content: str | list[dict[str, Any]], *, synthetic: bool = False) -> Message:
-    """A message of the user, or a notice in that role if `synthetic`."""
-    message: Message = {"role": "user", "content": to_jsonable(content)}
+def user_message(text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False) -> Message:
+    """A message of the user, media behind the text; or a notice in that role if `synthetic`."""
+    parts = [*([{"type": "text", "text": text}] if text else []), *media]
+    message: Message = {"role": "user", "content": to_jsonable(parts if media else text)}
     if synthetic:
         message[META] = {"synthetic": True}
     return message

@@ -3,52 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
-from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.options import Given
 from pure_agent_loop.support.text import clean_text
 
 
-def begin_run(
-    kit: Kit,
-    system_prompt: str,
-    task: str | None,
-    messages: list[Message] | None,
-    state: Given,
-    parts: Sequence[dict[str, Any]],
-) -> tuple[QueryState, Kit]:
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """What a run begins with, besides the kit.
+
+    Args:
+        task: What to do; None to go on with what was being done.
+        messages: A history to go on from.
+        system_prompt: Used unless the history brings its own.
+        state: Where to go on.
+        media: Parts that come with the task; see `media_parts`.
+
+    Raises:
+        ConfigError: `task` is no text, or there are media without a task.
+    """
+
+    task: str | None
+    messages: list[Message] | None = None
+    system_prompt: str = ""
+    state: Given = None
+    media: Sequence[dict[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        if self.task is not None and not isinstance(self.task, str):
+            raise ConfigError(f"task must be text, or None to go on; it is {self.task!r:.80}.")
+        if self.media and self.task is None:
+            raise ConfigError("media come with a task: give both, or neither.")
+
+
+def begin_run(kit: Kit, given: RunInput) -> tuple[QueryState, Kit]:
     """The state and the kit of a run that is kept nowhere.
 
     Args:
         kit: What the agent works with.
-        system_prompt: Its system prompt.
-        task: What to do; None, with `state`, to go on.
-        messages: A history to go on from.
-        state: Where to go on.
-        parts: What comes with the task; see `media_parts`.
+        given: What the run begins with.
 
     Raises:
         ConfigError: These do not fit together.
-        HistoryError: `messages` is no list of messages.
+        HistoryError: Its `messages` are no list of messages.
     """
-    check_media(task, parts)
-    if state is None:
-        if task is None:
-            raise ConfigError(
-                "task must be text; None goes on from a state, which is missing: state=result.state."
-            )
-        start, notices = start_state(task, messages, system_prompt, kit.prompts, parts)
-    elif messages is not None:
-        raise ConfigError("messages and state were both given. The state has its own messages.")
+    if given.state is not None:
+        if given.messages is not None:
+            raise ConfigError("messages and state were both given. The state has its own messages.")
+        start, notices = resumed_state(given.task, given.state, kit.prompts, given.media)
+    elif given.task is None:
+        raise ConfigError(
+            "task must be text; None goes on from a state, which is missing: state=result.state."
+        )
     else:
-        start, notices = resumed_state(task, state, kit.prompts, parts)
+        start, notices = start_state(
+            given.task, given.messages, given.system_prompt, kit.prompts, given.media
+        )
     return start, replace(kit, opening=(*kit.opening, *notices))
 
 
@@ -80,7 +97,7 @@ def start_state(
     if history and history[0]["role"] in ("system", "developer"):
         system_prompt = text_of(history.pop(0)["content"])
     state = QueryState(system_prompt=clean_text(system_prompt), messages=history, task=task)
-    state.add_user(user_content(task, media))
+    state.add_user(task, media)
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
@@ -115,15 +132,5 @@ def resumed_state(
         copy.task, copy.tool_rounds = task, 0
         copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
         copy.permissions.forget_refusals()
-        copy.go_on(user_content(task, media), "follow_up")
+        copy.go_on(task, "follow_up", media)
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
-
-
-def check_media(task: str | None, parts: Sequence[dict[str, Any]]) -> None:
-    """Refuse media without a task.
-
-    Raises:
-        ConfigError: So it is.
-    """
-    if parts and task is None:
-        raise ConfigError("media come with a task: give both, or neither.")

@@ -13,13 +13,12 @@ import selectors
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
     RecordedBudget,
@@ -27,14 +26,11 @@ from pure_agent_loop.sessions.replay_journal import (
     Stopped,
     Window,
 )
-from pure_agent_loop.sessions.resume import first_state, recorded_media
+from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import EFFECTS, Past
 from pure_agent_loop.support.text import to_jsonable
-
-if TYPE_CHECKING:
-    from pure_agent_loop.agent import Agent
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
 
@@ -69,7 +65,14 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> ReplayReport:
+class Replayed(Protocol):
+    """What a replay takes from an agent; `Agent` has it."""
+
+    system_prompt: str
+    _kit: Kit
+
+
+def replay_session(records: Sequence[Record], *, agent: Replayed | None = None) -> ReplayReport:
     """Run the loop again over what a session recorded.
 
     Args:
@@ -109,7 +112,7 @@ def replay_session(records: Sequence[Record], *, agent: Agent | None = None) -> 
 class _Replay:
     """One replay, run after run."""
 
-    def __init__(self, records: Iterable[Record], agent: Agent | None) -> None:
+    def __init__(self, records: Iterable[Record], agent: Replayed | None) -> None:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
@@ -187,17 +190,10 @@ class _Replay:
         return {**said, "model": run["model"], "takes_meta": run["takes_meta"]}
 
     def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
-        history = run.get("history")
-        words: str = run["system_prompt"]
-        if self._agent is not None and history is None:  # else the history may have brought its own
+        given, words = recorded_input(run), run["system_prompt"]
+        if self._agent is not None and given.messages is None:  # else the history may have brought its own
             words = self._agent.system_prompt
-
-        media = recorded_media(run)
-
-        def begin() -> tuple[QueryState, list[str]]:
-            return start_state(run["task"], history, words, kit.prompts, media)
-
-        return first_state(past, "", run["task"], begin, kit.prompts, media)[0]
+        return first_state(past, "", replace(given, system_prompt=words), kit.prompts)[0]
 
 
 def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.tokens import estimate_usage
-from pure_agent_loop.media import user_content
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.runs.options import Given
-from pure_agent_loop.runs.start import check_media, resumed_state, start_state
+from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.effects import decode, read_effect
 from pure_agent_loop.sessions.run_record import describe
@@ -24,9 +20,6 @@ from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, read_past
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome, failed
-
-Parts = Sequence[dict[str, Any]]
-Begin = Callable[[], tuple[QueryState, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,48 +38,30 @@ class Opened:
 
 
 def begin_in_session(
-    kit: Kit,
-    system_prompt: str,
-    task: str | None,
-    messages: list[Message] | None,
-    state: Given,
-    parts: Parts,
-    store: SessionStore | None,
-    session_id: str,
+    kit: Kit, given: RunInput, store: SessionStore | None, session_id: str
 ) -> tuple[QueryState, Kit]:
     """The state and the kit of a run that is kept in a session, which is open from then on; see `begin_run`.
 
     Raises:
         ConfigError: These do not fit together.
-        HistoryError: `messages` is no list of messages.
+        HistoryError: Its `messages` are no list of messages.
         SessionError: The session cannot be opened.
     """
-    check_media(task, parts)
-    if state is not None:
+    if given.state is not None:
         raise ConfigError("state and session_id were both given. The session has its own state.")
-    if task is not None and not isinstance(task, str):
-        raise ConfigError(f"task must be text, or None to go on; it is {task!r:.80}.")
-
-    def begin() -> tuple[QueryState, list[str]]:
-        return start_state(str(task), messages, system_prompt, kit.prompts, parts)
-
-    opened = open_session(store or default_store(), session_id, task, begin, kit, parts)
+    opened = open_session(store or default_store(), session_id, given, kit)
     opening = (*kit.opening, *opened.notices)
     return opened.state, replace(kit, opening=opening, journal=opened.journal)
 
 
-def open_session(
-    store: SessionStore, session_id: str, task: str | None, begin: Begin, kit: Kit, media: Parts = ()
-) -> Opened:
+def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit) -> Opened:
     """Open a session, and make the state to go on from.
 
     Args:
         store: Where sessions are kept.
         session_id: Which one; a new one is made if there is none of that name.
-        task: What to do; None to go on with what was being done.
-        begin: Makes the first state of a new session.
-        kit: What the run will work with.
-        media: Parts that come with the task; see `media_parts`.
+        given: What the run begins with.
+        kit: What it will work with.
 
     Raises:
         ConfigError: The id cannot be one, or there is nothing to go on with.
@@ -96,13 +71,13 @@ def open_session(
     """
     log = store.open(session_id)
     try:
-        return _opened(log, task, begin, kit, media)
+        return _opened(log, given, kit)
     except BaseException:
         log.close()
         raise
 
 
-def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Parts) -> Opened:
+def _opened(log: SessionLog, given: RunInput, kit: Kit) -> Opened:
     past = read_past(log.records)
     if past.wrong:
         raise SessionReadError(
@@ -113,43 +88,39 @@ def _opened(log: SessionLog, task: str | None, begin: Begin, kit: Kit, media: Pa
         [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     )
     is_new = past.state is None
-    state, more = first_state(past, log.session_id, task, begin, kit.prompts, media)
+    state, more = first_state(past, log.session_id, given, kit.prompts)
     journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
-    shown = {"media": list(media)} if media else {}
-    journal.begin({"task": task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown})
+    shown = {"media": list(given.media)} if given.media else {}
+    journal.begin(
+        {"task": given.task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown}
+    )
     return Opened(state, [*notices, *more], journal)
 
 
 def first_state(
-    past: Past, session_id: str, task: str | None, begin: Begin, prompts: Prompts, media: Parts = ()
+    past: Past, session_id: str, given: RunInput, prompts: Prompts
 ) -> tuple[QueryState, list[str]]:
     """Where a run starts, and notices about it.
 
     Args:
         past: What the session holds; effects that are of no use any more are taken out.
         session_id: The session.
-        task: What to do; None to go on with what was being done.
-        begin: Makes the first state of a new session.
+        given: What the run begins with.
         prompts: The words of the framework.
-        media: Parts that come with the task.
 
     Raises:
         ConfigError: There is nothing to go on with.
     """
     old = past.to_state()
     notices: list[str] = []
-    if task is None and past.begun is not None:  # it was cut off before anything was written of it
-        media = recorded_media(past.begun)
-        if old is None:
-            history, words = past.begun.get("history"), past.begun.get("system_prompt", "")
-            begin = partial(start_state, past.begun["task"], history, words, prompts, media)
-        task = past.begun["task"]
+    if given.task is None and past.begun is not None:  # it was cut off before anything was written of it
+        given = recorded_input(past.begun)
     if old is None:
-        if task is None:
+        if given.task is None:
             raise ConfigError(f"The session {session_id!r} has nothing to go on with: give it a task.")
-        state, notices = begin()
-    elif task is None:
+        state, notices = start_state(given.task, given.messages, given.system_prompt, prompts, given.media)
+    elif given.task is None:
         state, notices = resumed_state(None, old, prompts)
     else:
         if past.was_cut_off:
@@ -157,16 +128,17 @@ def first_state(
             settle(old, past, prompts)
             past.effects, past.intents = {}, {}
         state, repairs = resumed_state(None, old, prompts)
-        state = _with_task(state, task, prompts, media)
+        state = _with_task(state, given.task, prompts, given.media)
         notices += repairs
     state.session_id = session_id
     return state, notices
 
 
-def recorded_media(run: Mapping[str, Any]) -> Parts:
-    """The parts that came with the task of a run, from its record."""
+def recorded_input(run: Mapping[str, Any]) -> RunInput:
+    """What a run began with, from its record."""
     found = run.get("media")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    media = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return RunInput(run["task"], run.get("history"), run.get("system_prompt", ""), media=media)
 
 
 def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
@@ -213,7 +185,7 @@ def _seen(text: str, key: str, past: Past, prompts: Prompts) -> str:
     return text
 
 
-def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> QueryState:
+def _with_task(state: QueryState, task: str, prompts: Prompts, media: Sequence[dict[str, Any]]) -> QueryState:
     """A new run in the same history: what is known stays, what was counted starts again."""
     state.close(prompts.tool_not_started)
     new = QueryState(
@@ -224,5 +196,5 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Parts) -> 
         permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
     )
-    new.add_user(user_content(task, media))
+    new.add_user(task, media)
     return new

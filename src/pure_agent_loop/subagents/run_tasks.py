@@ -16,7 +16,7 @@ from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.child import (
     Child,
@@ -199,7 +199,9 @@ class RunTasks:
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
         prompt, session = child.record.prompt, child.record.session_id
         if session:
-            state, kit = begin_in_session(kit, system, prompt, None, None, (), self._sessions, session)
+            state, kit = begin_in_session(
+                kit, RunInput(prompt, system_prompt=system), self._sessions, session
+            )
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop import Agent, BaseLLMClient, ConfigError, LLMResponse, Profile, Tool, tool
+from pure_agent_loop import (
+    Agent,
+    BaseLLMClient,
+    ConfigError,
+    LLMResponse,
+    LoopLimits,
+    Profile,
+    Tool,
+    prompts_for,
+    tool,
+)
 from pure_agent_loop.llm.tool_modes.examples import filled_examples
 from pure_agent_loop.llm.tool_modes.fill import numbers_in, pieces_of
 from pure_agent_loop.testing import ScriptedLLM, check_history
@@ -115,7 +125,7 @@ def test_an_able_model_keeps_its_value_writes_several_calls_and_goes_on():
 
 @pytest.mark.parametrize("solves", [True, False])
 def test_a_model_is_tried_on_worked_examples_once(solves):
-    solutions = [shot.calls for shot in filled_examples("en")]
+    solutions = [shot.calls for shot in filled_examples(prompts_for("en"))]
     tried = solutions if solves else [[{"restaurant": "Oslo"}]]
     first = [{"city": "Oslo"}]
     after = {"tool": "final_answer", "arguments": {"answer": "Done."}} if solves else "Done."
@@ -167,6 +177,54 @@ def test_worked_examples_are_shown_where_tools_are_words(mode, shown):
 def test_an_example_of_another_shape_is_refused(examples):
     with pytest.raises(ConfigError, match="an example must be"):
         Tool(weather.function, examples=examples)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "clock"}}])
+def test_a_call_that_has_to_be_made_is_made(choice):
+    model = Likely({}, ["Noon."])
+    agent = Agent(llm=model, tools=[clock, weather], limits=LoopLimits(max_turns=1), tool_choice=choice)
+    assert calls_of(agent.run("Hello")) == [("clock", {})]
+
+
+def test_constrained_output_leaves_no_answer_where_a_call_has_to_be_made():
+    script = ['{"tool": "clock", "arguments": {}}', "Noon."]
+    with ScriptedLLM(script) as llm:
+        agent = Agent(
+            llm=llm,
+            tools=[weather, clock],
+            tool_mode="json",
+            limits=LoopLimits(max_turns=1),
+            tool_choice="required",
+        )
+        result = agent.run("?")
+    assert calls_of(result) == [("clock", {})]
+    assert "final_answer" not in json.dumps(llm.requests[0].options["response_format"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "choice", "why"),
+    [
+        ("text", "required", "cannot be held"),
+        ("json", {"type": "function", "function": {"name": "rain"}}, "names no tool"),
+        ("json", "always", "names no tool"),
+    ],
+)
+def test_a_choice_that_cannot_be_held_is_refused(mode, choice, why):
+    with ScriptedLLM([]) as llm:
+        result = Agent(llm=llm, tools=[weather], tool_mode=mode, tool_choice=choice).run("?")
+    assert result.stop_reason == "error"
+    assert why in str(result.error)
+
+
+def test_worked_examples_can_be_replaced_and_other_shapes_are_refused():
+    shown = replace(prompts_for("en"), worked_examples={"chosen": [("Feed the cat.", "feed")]})
+    model = Likely({}, ["Hi."])
+    Agent(llm=model, tools=[weather], prompts=shown).run("Hello")
+    assert "Feed the cat." in json.dumps(model.requests[0][0])
+    assert "Blue Garden" not in json.dumps(model.requests[0][0])
+    for wrong in ({"choose": []}, {"chosen": ["Feed"]}):
+        with pytest.raises(ConfigError, match="worked_examples"):
+            Agent(llm=model, tools=[weather], prompts=replace(shown, worked_examples=wrong), tool_mode="json")
 
 
 def test_pieces_and_numbers_of_a_text():

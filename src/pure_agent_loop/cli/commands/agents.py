@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, describe
+from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
@@ -17,7 +16,6 @@ from pure_agent_loop.support.text import counted
 if TYPE_CHECKING:
     from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 
-SCHEMA_VERSION = 1
 _EPILOG = """\
 Tasks of runs without a session are kept nowhere, so they are not here.
 Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task.
@@ -30,11 +28,7 @@ examples:
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "The tasks that agents on this machine gave to subagents.",
@@ -43,24 +37,15 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="the tasks, the newest first")
     listing.add_argument("--session", metavar="ID", help="only of this session")
-    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(listing)
     for name, meaning in (("show", "everything about a task"), ("kill", "stop a task, in whatever process")):
         action = actions.add_parser(name, help=meaning)
         action.add_argument("id", metavar="ID", help="the task")
-        action.add_argument("--json", action="store_true", help="print one JSON object")
+        add_json(action)
 
 
 def agents(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do what the command line says and return the exit code."""
     from pure_agent_loop.subagents.tasks import TaskStore
 
     return {"list": _list, "show": _show, "kill": _kill}[options.action](options, TaskStore(), output)
@@ -69,7 +54,7 @@ def agents(options: argparse.Namespace, output: Output) -> int:
 def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     found = store.list(options.session)
     if options.json:
-        _write_json({"tasks": [record.to_dict() for record in found]}, output)
+        output.json({"tasks": [record.to_dict() for record in found]})
         return DONE
     output.result("".join(_row(record, output.width) for record in found[:DEFAULT_LISTED]))
     if len(found) > DEFAULT_LISTED:
@@ -90,7 +75,7 @@ def _row(record: TaskRecord, width: int) -> str:
 def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     record = _existing(options.id, store)
     if options.json:
-        _write_json({"task": record.to_dict()}, output)
+        output.json({"task": record.to_dict()})
         return DONE
     times = {name: _moment(getattr(record, name)) for name in ("created", "started", "ended")}
     fields = {**record.to_dict(), **times, "last_activity": _moment(record.last_activity)}
@@ -105,7 +90,7 @@ def _kill(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     before = _existing(options.id, store)
     record = store.kill(options.id)
     if options.json:
-        _write_json({"task": record.to_dict()}, output)
+        output.json({"task": record.to_dict()})
     elif before.is_over:
         output.say(f"{record.id} was over already: {record.state}")
     elif record.is_over:
@@ -129,9 +114,3 @@ def _moment(seconds: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else ""
     except (ValueError, OverflowError, OSError):
         return "?"
-
-
-def _write_json(found: dict[str, Any], output: Output) -> None:
-    output.result(
-        json.dumps({"schema_version": SCHEMA_VERSION, **found}, ensure_ascii=False, indent=2) + "\n"
-    )

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.audit import ToolCallEntry, default_folder, find_call, history, verify
-from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, describe
+from pure_agent_loop.cli.arguments import add_actions, add_count, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
-SCHEMA_VERSION = 1
 WIDTH = 80  # where no terminal says another one
 MOST_WIDTH = 140
 _LONG_TEXT = 40  # lines
@@ -38,11 +37,7 @@ examples:
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, "See the audit log of tool calls, and check that nobody has changed it.", _EPILOG)
     actions = add_actions(parser)
     listing = _with_file(actions, "list", "the calls that fit, the newest last")
@@ -57,23 +52,16 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         help="only those that ended so: ok, error, denied, stopped or unfinished",
     )
     listing.add_argument("--text", metavar="WORDS", help="only with these words in arguments, task or result")
-    listing.add_argument(
-        "-n",
-        "--limit",
-        type=positive,
-        default=DEFAULT_LISTED,
-        metavar="N",
-        help="the newest N (default: 20)",
-    )
-    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_count(listing, "the newest N")
+    add_json(listing)
     show = _with_file(actions, "show", "everything about one call")
     show.add_argument("number", type=positive, metavar="SEQ", help="its number in 'pal audit list'")
-    show.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(show)
     verify = _with_file(actions, "verify", "check that no line was changed, taken away or put in")
     verify.add_argument(
         "--contains", default="", metavar="HASH", help="a last hash noted earlier; it must be in the log"
     )
-    verify.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(verify)
     actions.add_parser("path", help="print where the log is")
 
 
@@ -102,16 +90,7 @@ def point_in_time(text: str) -> float:
 
 
 def audit(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do what the command line says and return the exit code."""
     return _ACTIONS[options.action](options, output)
 
 
@@ -137,7 +116,7 @@ def _list(options: argparse.Namespace, output: Output) -> int:
         limit=options.limit,
     )
     if options.json:
-        _write_json({"calls": [entry.to_dict() for entry in found]}, output)
+        output.json({"calls": [entry.to_dict() for entry in found]})
         return DONE
     width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
     output.result("".join(_row(entry, min(width, MOST_WIDTH)) for entry in found))
@@ -171,7 +150,7 @@ def _show(options: argparse.Namespace, output: Output) -> int:
     if entry is None:
         raise ConfigError(f"There is no call with the number {options.number}. See: pal audit list")
     if options.json:
-        _write_json({"call": entry.to_dict()}, output)
+        output.json({"call": entry.to_dict()})
         return DONE
     output.result("".join(_line(name, value) for name, value in _shown(entry)))
     return DONE
@@ -212,7 +191,7 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
         output.say(_no_log(log))
     report = verify(log, contains=options.contains)
     if options.json:
-        _write_json(report.to_dict(), output)
+        output.json(report.to_dict())
         return DONE if report.ok else FAILED
     for note in report.notes:
         output.say(note)
@@ -227,10 +206,6 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
 def _path(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001 - it takes none
     output.result(f"{safe_text(str(default_folder()))}\n")
     return DONE
-
-
-def _write_json(value: dict[str, Any], output: Output) -> None:
-    output.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
 
 
 _ACTIONS = {"list": _list, "show": _show, "verify": _verify, "path": _path}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
+from dataclasses import astuple, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.arguments import add_actions, describe
+from pure_agent_loop.cli.arguments import add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import in_force
-from pure_agent_loop.cli.settings.files import project_file, user_path
+from pure_agent_loop.cli.settings.files import project_file
 from pure_agent_loop.support.terminal import one_line
 
-SCHEMA_VERSION = 1
 _EPILOG = """\
 Typed options go before the profile that -P names, that before the environment, that before the pal.toml
 of the project, that before your own, that before the default. Rules add up.
@@ -42,7 +41,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--trust-folder", action="store_true", help="use pal.toml of this folder without asking"
     )
-    show.add_argument("--json", action="store_true", help="print one JSON object, origins included")
+    add_json(show)
     actions.add_parser("path", help="the files, your own first")
 
 
@@ -59,21 +58,17 @@ def config(options: argparse.Namespace, output: Output) -> int:
     """
     here = Path.cwd()
     if options.action == "path":
-        project = project_file(here)
-        output.result(
-            "".join(
-                f"{one_line(each, 2_000)}\n" for each in _paths(None if project is None else project.shown)
-            )
-        )
+        paths = [str(user_path()), *(each.shown for each in (project_file(here),) if each is not None)]
+        output.result("".join(f"{one_line(each, 2_000)}\n" for each in paths))
         return DONE
     options.given = frozenset()
     found = in_force(options, output, here, Questions.at_terminal(output), every=True)
-    rows = {name: (each.value, each.origin) for name, each in found.values.items()}
+    rows = {name: (_plain(each.value), each.origin) for name, each in found.values.items()}
     for sheet in found.sheets:
         rows |= {f"servers.{name}": (each.base_url, sheet.shown) for name, each in sheet.servers.items()}
     if options.json:
         values = {name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()}
-        output.result(json.dumps({"schema_version": SCHEMA_VERSION, "settings": values}, default=str) + "\n")
+        output.json({"settings": values})
         return DONE
     width = max(map(len, rows))
     output.result(
@@ -85,8 +80,11 @@ def config(options: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _paths(project: str | None) -> list[str]:
-    return [str(user_path()), *([] if project is None else [project])]
+def _plain(value: Any) -> Any:
+    """A price as it is typed."""
+    return (
+        ",".join(f"{each:g}" for each in astuple(value) if each is not None) if is_dataclass(value) else value
+    )
 
 
 def _shown(name: str, value: Any) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.arguments import add_endpoint, describe
+from pure_agent_loop.cli.arguments import add_endpoint, add_json, describe
 from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, plan_for
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
@@ -29,7 +29,6 @@ from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text
 
-SCHEMA_VERSION = 1
 WIDTH = 100  # where no terminal says another one
 TIMEOUT, MOST_SECONDS = 60.0, 3600  # of each request
 _CLEAR_LINE = "\r\x1b[2K"
@@ -45,11 +44,7 @@ examples:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Ask a model server what it can do, one small request a question, and print a table, the "
@@ -64,26 +59,20 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"seconds for each request (default: {TIMEOUT:g})",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
 
 
 def doctor(options: argparse.Namespace, output: Output) -> int:
-    """Examine a server and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: There is nothing to examine, or it is not known which model.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Examine a server and return the exit code."""
     configure(options, output, Path.cwd(), Questions.at_terminal(output))
     plan = plan_for(options.model, options.base_url, os.environ, options.configured)
     with _target_for(plan, output) as target:
         report = _examine(target, options.timeout, output)
     has_key = not target.is_embedded and target.api_key != LOCAL_KEY
-    output.result(_as_json(report, has_key) if options.json else _as_text(report, has_key, output))
+    if options.json:
+        output.json(_as_json(report, has_key))
+    else:
+        output.result(_as_text(report, has_key, output))
     return _end(report, output)
 
 
@@ -152,10 +141,9 @@ class _Progress(Watch):
             self._output.progress(f"{_CLEAR_LINE}")
 
 
-def _as_json(report: Report, has_key: bool) -> str:
-    head = {"schema_version": SCHEMA_VERSION, "package": __version__, "python": platform.python_version()}
-    value = {**head, "key": has_key, **report.to_dict(), "code": paste(report)}
-    return json.dumps(value, allow_nan=False) + "\n"
+def _as_json(report: Report, has_key: bool) -> dict[str, Any]:
+    head = {"package": __version__, "python": platform.python_version(), "key": has_key}
+    return {**head, **report.to_dict(), "code": paste(report)}
 
 
 def _as_text(report: Report, has_key: bool, output: Output) -> str:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_durable_database, describe
+from pure_agent_loop.cli.arguments import add_count, add_durable_database, add_json, describe
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.task import read_task
@@ -23,7 +23,6 @@ from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 
-SCHEMA_VERSION = 1
 MOST_ID = 40  # columns of an id
 _EPILOG = """\
 Durable runs go on after the death of a process. They need the extra [durable].
@@ -55,11 +54,7 @@ def _describe_one(parser: argparse.ArgumentParser) -> None:
 
 
 def add_submit(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe_durable(parser)
     parser.add_argument("task", nargs="*", help="what to do; text piped in is its context")
     parser.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
@@ -74,16 +69,7 @@ def add_submit(parser: argparse.ArgumentParser) -> None:
 
 
 def submit(options: argparse.Namespace, output: Output) -> int:
-    """Submit a run, and wait for it if that is wanted; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Submit a run, and wait for it if that is wanted; return the exit code."""
     task = read_task(options.task, output.say, command="submit")
     with closing(Engine(options.database)) as engine:
         handle = engine.submit(
@@ -127,39 +113,23 @@ def _end(info: TaskInfo, database: str | None, output: Output) -> int:
 
 
 def add_tasks(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe_durable(parser)
     parser.add_argument("--status", choices=TASK_STATES, metavar="STATUS", help=", ".join(TASK_STATES))
     parser.add_argument("--agent", metavar="NAME", help="only those of this agent")
-    parser.add_argument(
-        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_count(parser)
+    add_json(parser)
 
 
 def tasks(options: argparse.Namespace, output: Output) -> int:
-    """Show the runs; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Show the runs; return the exit code."""
     with closing(Engine(options.database)) as engine:
         found = engine.tasks(options.status, options.agent, options.limit + 1)
         shown = engine.database.shown
     is_all = len(found) <= options.limit
     found = found[: options.limit]
     if options.json:
-        rows = [asdict(each) for each in found]
-        output.result(json.dumps({"schema_version": SCHEMA_VERSION, "tasks": rows}, allow_nan=False) + "\n")
+        output.json({"tasks": [asdict(each) for each in found]})
         return DONE
     columns = min(max((len(each.run_id) for each in found), default=0), MOST_ID)
     output.result("".join(_row(each, columns, options.database, output.width) for each in found))
@@ -189,25 +159,12 @@ def _questions(info: TaskInfo, database: str | None) -> list[str]:
 
 
 def add_cancel(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     _describe_one(parser)
 
 
 def cancel(options: argparse.Namespace, output: Output) -> int:
-    """Cancel a run; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Cancel a run; return the exit code."""
     with closing(Engine(options.database)) as engine:
         info = engine.handle(options.run_id).cancel()
     output.say(f"{info.run_id} is {info.status}")
@@ -215,11 +172,7 @@ def cancel(options: argparse.Namespace, output: Output) -> int:
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     _describe_one(parser)
     parser.add_argument("call_id", metavar="CALL_ID", help="the call it is about; 'pal tasks' shows it")
     parser.add_argument("verdict", choices=("allow", "deny"), help="may the call be made?")
@@ -227,16 +180,7 @@ def add_answer(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(options: argparse.Namespace, output: Output) -> int:
-    """Answer a question; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Answer a question; return the exit code."""
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         handle.answer(options.call_id, Permission(options.verdict, options.message))
@@ -245,27 +189,14 @@ def answer(options: argparse.Namespace, output: Output) -> int:
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     _describe_one(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
     parser.add_argument("--json", action="store_true", help="one JSON object a line for each event")
 
 
 def logs(options: argparse.Namespace, output: Output) -> int:
-    """Show what happened; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Show what happened; return the exit code."""
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         return asyncio.run(_follow(handle, options, output))

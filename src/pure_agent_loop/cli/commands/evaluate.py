@@ -18,26 +18,14 @@ from pure_agent_loop.prompts import prompts_for
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, DESCRIPTION, EPILOG)
     add_model_choice(parser.add_argument_group("model"))
     add_arguments(parser.add_argument_group("questions"))
 
 
 def evaluate(options: argparse.Namespace, output: Output) -> int:
-    """Measure a model and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Told which model is used.
-
-    Raises:
-        PureAgentLoopError: There is no model to ask, or the questions cannot be had.
-    """
+    """Measure a model and return the exit code."""
 
     def client_for(args: argparse.Namespace) -> ChatModel:
         choice = choose(args.model, args.base_url, args.thinking, os.environ, output, args.configured)

@@ -41,18 +41,19 @@ _EXAMPLES = {
     "limits.max_cost": 0.5,
     "limits.price": [0.15, 0.6],
 }
-_HEAD = {
-    False: "Settings of pal, for all your projects. What is typed goes before them, then a profile that -P\n"
-    "names, then the environment, then the pal.toml of a project. `pal config show --origin` says what holds.\n"
-    "No key stands here: api_key_env names the variable that holds it.",
-    True: "Settings of pal for this project. They go before your own, and are used once you trust them: `pal`\n"
-    "asks, and asks again when they change. A project cannot say where keys go, nor loosen the sandbox.",
-}
+_HEAD = """\
+Settings of pal, for all your projects. What is typed goes before them, then a profile that -P names,
+then the environment, then the pal.toml of a project. 'pal config show --origin' says what holds.
+No key stands here: api_key_env names the variable that holds it."""
+_PROJECT_HEAD = """\
+Settings of pal for this project. They go before your own, and are used once you trust them: pal asks,
+and asks again when they change. A project cannot say where keys go, nor loosen the sandbox."""
 _SERVER = """\
 [servers.work]
 base_url = "https://models.example/v1"
 api_key_env = "WORK_API_KEY"
-model = "big-model""""
+model = "big-model"
+"""
 _PROFILE = '[profiles.careful]\npermission_mode = "plan"\ntools = "read"'
 
 
@@ -115,7 +116,7 @@ def _servers_here(output: Output) -> dict[str, tuple[str, str]]:
 
 
 def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:
-    lines = [*_comment(_HEAD[project]), ""]
+    lines = [*_comment(_PROJECT_HEAD if project else _HEAD), ""]
     if keys:
         lines += [
             *_comment(f"{' and '.join(keys)}: set when this was written, and used without any setting."),
@@ -134,7 +135,7 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
     for name, (url, model) in servers.items():
         lines += [f"[servers.{name}]", f"base_url = {json.dumps(url)}", f"model = {json.dumps(model)}", ""]
     if not project:
-        lines += [*_comment(_SERVER), "", *_comment(_PROFILE)]
+        lines += [*_comment(_SERVER.rstrip()), "", *_comment(_PROFILE)]
     return "\n".join(lines).rstrip() + "\n"
 
 

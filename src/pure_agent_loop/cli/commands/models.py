@@ -13,11 +13,7 @@ from pure_agent_loop.support.terminal import safe_text
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     parser.description = "See, fetch and select models that run on this machine (extra [local])."
     actions = add_actions(parser)
     actions.add_parser("list", help="models known and models here")
@@ -28,16 +24,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def model(options: argparse.Namespace, output: Output) -> int:
-    """Do ``list``, ``pull`` or ``use`` and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do ``list``, ``pull`` or ``use`` and return the exit code."""
     _ACTIONS[options.action](options, output)
     return DONE
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.arguments import add_database, describe
+from pure_agent_loop.cli.arguments import add_database, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
@@ -16,7 +15,6 @@ from pure_agent_loop.support.terminal import safe_text
 if TYPE_CHECKING:
     from pure_agent_loop.sessions import Record
 
-SCHEMA_VERSION = 1
 _EPILOG = """\
 Exit codes: 0 it came out as it was recorded, 1 something differs (it is shown) or cannot be read,
 2 wrong usage.
@@ -28,11 +26,7 @@ examples:
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Run the loop again over the recorded model answers, tool results and times of a "
@@ -42,20 +36,11 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="SESSION", nargs="?", help="a session of 'pal sessions list'")
     add_database(parser)
     parser.add_argument("--file", metavar="PATH.jsonl", help="a session's file instead")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
 
 
 def replay(options: argparse.Namespace, output: Output) -> int:
-    """Replay a session and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: There is no such session, or nothing in it can be replayed.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Replay a session and return the exit code."""
     from pure_agent_loop.sessions.replay import replay_session
 
     records, problems = _read(options)
@@ -63,8 +48,7 @@ def replay(options: argparse.Namespace, output: Output) -> int:
         output.say(f"the session is damaged: {'; '.join(problems)}")
     report = replay_session(records)
     if options.json:
-        shown = {"schema_version": SCHEMA_VERSION, "identical": report.difference is None, **report.to_dict()}
-        output.result(json.dumps(shown, ensure_ascii=True) + "\n")
+        output.json({"identical": report.difference is None, **report.to_dict()})
     else:
         output.result(safe_text(str(report)) + "\n")
     return DONE if report.difference is None else FAILED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
-from pure_agent_loop.cli.one_run import SCHEMA_VERSION, OneRun
+from pure_agent_loop.cli.one_run import OneRun
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
@@ -58,11 +57,7 @@ examples:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Do a task with a model and tools for the working folder, and print the answer.",
@@ -220,22 +215,13 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Do the task and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: Something is wrong before the run begins.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do the task and return the exit code."""
     workspace = workspace_of(options.workspace)
     lines = options.input_format == "stream-json"
-    if lines and (options.output_format != "stream-json" or options.task):
+    if lines and (options.output_format != "stream-json" or options.task or options.explain):
         raise ConfigError(
-            "--input-format stream-json takes its tasks from standard input, none from the command line, and "
-            "needs --output-format stream-json."
+            "--input-format stream-json takes its tasks from standard input, none from the command line, needs "
+            "--output-format stream-json, and leaves no room for --explain."
         )
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
@@ -342,6 +328,5 @@ def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
         output.result(f"{safe_text(str(explanation))}\n")
     else:
         kind = {"type": "explanation"} if form == "stream-json" else {}
-        plain = {**kind, "schema_version": SCHEMA_VERSION, **explanation.to_dict()}
-        output.result(json.dumps(plain, allow_nan=False) + "\n")
+        output.json({**kind, **explanation.to_dict()})
     return DONE

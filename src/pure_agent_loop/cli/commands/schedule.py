@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.cli.arguments import add_actions, add_durable_database, describe
+from pure_agent_loop.cli.arguments import add_actions, add_durable_database, add_json, describe
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.which_session import at_database
@@ -28,7 +27,6 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.support.terminal import one_line, safe_text
 
-SCHEMA_VERSION = 1
 SHOWN_RUNS = 10
 _EPILOG = """\
 Workers run what is due (pal worker). Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -49,11 +47,7 @@ _ON_ONE = (
 
 
 def add_schedule(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, "Runs of agents at set times. They need the extra [durable].", _EPILOG)
     actions = add_actions(parser)
     _add_options(_action(actions, "add", "put a schedule in", named=True))
@@ -68,7 +62,7 @@ def _action(actions: Any, name: str, meaning: str, *, named: bool) -> argparse.A
     if named:
         action.add_argument("name", metavar="NAME", help="the schedule")
     add_durable_database(action)
-    action.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(action)
     return action
 
 
@@ -119,21 +113,12 @@ def _seconds(text: str) -> float:
 
 
 def schedule(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do what the command line says and return the exit code."""
     with closing(Engine(options.database)) as engine:
         found, text, said = _ACTIONS[options.action](options, engine.schedules, output.width)
         shown = engine.database.shown
     if options.json:
-        output.result(json.dumps({"schema_version": SCHEMA_VERSION, **found}, allow_nan=False) + "\n")
+        output.json(found)
         return DONE
     output.result(text)
     if said:

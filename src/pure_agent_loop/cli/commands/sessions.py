@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, add_database, describe
+from pure_agent_loop.cli.arguments import (
+    add_actions,
+    add_count,
+    add_database,
+    add_json,
+    describe,
+)
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
@@ -26,7 +31,6 @@ from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import counted
 
-SCHEMA_VERSION = 1
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
 FORMATS = ("markdown", "html", "jsonl")
 MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
@@ -41,18 +45,12 @@ examples:
 
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, "See and change the sessions that 'pal run --session' keeps.", _EPILOG)
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="the sessions, the one used last first")
-    listing.add_argument(
-        "-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help="how many (default: 20)"
-    )
-    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_count(listing)
+    add_json(listing)
     add_database(listing)
     listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
     show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
@@ -78,16 +76,7 @@ def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
 
 
 def sessions(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do what the command line says and return the exit code."""
     with store_for(options.database) as store:
         return _ACTIONS[options.action](options, store, output)
 
@@ -98,7 +87,7 @@ def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     found = [info for info in every if options.all or info.id not in children]
     shown = [_summary(info, store) for info in found[: options.limit]]
     if options.json:
-        _write_json({"sessions": shown, "total": len(found)}, output)
+        output.json({"sessions": shown, "total": len(found)})
         return DONE
     width = output.width
     output.result("".join(_row(row, width) for row in shown))
@@ -143,7 +132,7 @@ def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     loaded = store.read(existing(options.id, store))
     if options.json:
         records = [_fields(record) for record in loaded.records]
-        _write_json({"id": options.id, "problems": loaded.problems, "records": records}, output)
+        output.json({"id": options.id, "problems": loaded.problems, "records": records})
         return DONE
     story = read_story(loaded.records)
     width = output.width
@@ -259,10 +248,6 @@ def _repair(options: argparse.Namespace, store: SessionStore, output: Output) ->
 
 def _fields(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("id", "parent", "time", "type", "data")}
-
-
-def _write_json(value: dict[str, Any], output: Output) -> None:
-    output.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
 
 
 def _size(number: int) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.arguments import describe
+from pure_agent_loop.cli.arguments import add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import ConfigError
@@ -17,7 +16,6 @@ from pure_agent_loop.support.terminal import one_line
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import StepInfo, UndoReport, WorkspaceSnapshots
 
-SCHEMA_VERSION = 1
 _EPILOG = """\
 Exit codes: 0 done, or there was nothing to undo, 1 something was left as it is (it is named),
 2 wrong usage, 130 stopped by Ctrl-C.
@@ -31,11 +29,7 @@ examples:
 
 
 def add_undo(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Make the files of a workspace what they were before the last step that changed "
@@ -55,20 +49,11 @@ def add_undo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", default=".", help="the folder (default: this one)")
     parser.add_argument("--force", action="store_true", help="restore also what was changed since")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
 
 
 def undo(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Do what the command line says and return the exit code."""
     from pure_agent_loop.snapshots import WorkspaceSnapshots
 
     snapshots = WorkspaceSnapshots(options.workspace)
@@ -102,7 +87,8 @@ async def _session(wanted: str, snapshots: WorkspaceSnapshots) -> str | None:
 
 def _show(steps: list[StepInfo], output: Output, *, as_json: bool) -> int:
     if as_json:
-        return _json({"steps": [step.to_dict() for step in steps]}, output)
+        output.json({"steps": [step.to_dict() for step in steps]})
+        return DONE
     lines = []
     for step in steps:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.time))
@@ -120,7 +106,7 @@ def _show(steps: list[StepInfo], output: Output, *, as_json: bool) -> int:
 def _report(report: UndoReport, output: Output, *, as_json: bool) -> int:
     code = FAILED if report.conflicts else DONE
     if as_json:
-        _json(report.to_dict(), output)
+        output.json(report.to_dict())
         return code
     if not report.steps:
         output.say("nothing to undo")
@@ -133,8 +119,3 @@ def _report(report: UndoReport, output: Output, *, as_json: bool) -> int:
     words = "would change" if report.is_dry else "changed back"
     output.say(f"step {steps} {words}" + (" in part; see --force" if report.conflicts else ""))
     return code
-
-
-def _json(value: dict[str, Any], output: Output) -> int:
-    output.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
-    return DONE

@@ -33,11 +33,7 @@ _DEFAULT_AGENT = "default"
 
 
 def add_worker(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe_durable(parser)
     parser.add_argument(
         "--agents",
@@ -76,16 +72,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
 
 
 def worker(options: argparse.Namespace, output: Output) -> int:
-    """Work until a signal ends it; return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-
-    Raises:
-        PureAgentLoopError: It did not work.
-        ResultLostError: Standard output takes nothing more.
-    """
+    """Work until a signal ends it; return the exit code."""
     agents = _load_agents(options.agents, output)
     engine = Engine(
         options.database,

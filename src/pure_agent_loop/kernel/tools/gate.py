@@ -23,7 +23,6 @@ from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
@@ -36,6 +35,7 @@ from pure_agent_loop.permissions import (
     call_key,
     to_arguments,
 )
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

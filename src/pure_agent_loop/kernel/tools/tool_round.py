@@ -25,8 +25,8 @@ from pure_agent_loop.kernel.tools.observer_calls import (
     tell_changes,
 )
 from pure_agent_loop.kernel.window import result_chars
-from pure_agent_loop.kernel.words import say
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
 from pure_agent_loop.tool_context import ToolContext, enter_call
 

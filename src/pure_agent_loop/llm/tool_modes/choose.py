@@ -43,6 +43,8 @@ async def choose(
     tools: Sequence[Mapping[str, Any]],
     prompts: Prompts,
     known: dict[tuple[str, str], float],
+    *,
+    has_to_call: bool = False,
 ) -> Mapping[str, Any] | None:
     """The tool to call.
 
@@ -52,6 +54,7 @@ async def choose(
         tools: The schemas that are offered; one may hold ``examples``.
         prompts: The words.
         known: How likely names are without content, by instructions and name; added to.
+        has_to_call: True if an answer in words is no choice.
 
     Returns:
         The tool's schema, or None for an answer in words.
@@ -72,7 +75,9 @@ async def choose(
 
     shares = [await share(tool["function"]["name"]) for tool in tools]
     best = max(range(len(tools)), key=shares.__getitem__)
-    return tools[best] if shares[best] > max(0.0, await share(ANSWER)) else None
+    if has_to_call or shares[best] > max(0.0, await share(ANSWER)):
+        return tools[best]
+    return None
 
 
 class NoProbabilitiesError(Exception):
@@ -118,7 +123,7 @@ def _lead(tools: Sequence[Mapping[str, Any]], prompts: Prompts) -> list[Message]
         for each in tools
         for question, _ in each["function"].get("examples") or ()
     ]
-    for question, name in [*chosen_examples(prompts.language), *given]:
+    for question, name in [*chosen_examples(prompts), *given]:
         lead += [
             {"role": "user", "content": question},
             {"role": "assistant", "content": json.dumps(name, ensure_ascii=False)},

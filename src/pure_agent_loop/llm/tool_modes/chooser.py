@@ -25,6 +25,7 @@ from pure_agent_loop.llm.tool_modes.choose import (
 from pure_agent_loop.llm.tool_modes.examples import answered_examples
 from pure_agent_loop.llm.tool_modes.fill import fill, is_able_model
 from pure_agent_loop.llm.tool_modes.react import write_history, write_words
+from pure_agent_loop.llm.tool_modes.tool_choice import wanted_tools, without_tools
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import able
@@ -33,12 +34,6 @@ from pure_agent_loop.support.text import shorten
 Tools = list[dict[str, Any]]
 _MOST_RESULT = 1_200  # characters of results that such a model can still make sense of
 _ARGUMENT_TOKENS = 400  # of the arguments of a call, unless the caller says otherwise
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
-
-
-def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request that make sense where no tools are offered."""
-    return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
 
 
 class Chooser:
@@ -67,7 +62,7 @@ class Chooser:
         if self._gives_likelihoods is None:
             client = able(self._client, GivesLikelihoods)
             self._gives_likelihoods = client is not None and await client.gives_likelihoods() is True
-        if not self._gives_likelihoods or not has_result(messages):
+        if not self._gives_likelihoods or not has_result(messages) or wanted_tools(tools, options)[1]:
             return self._gives_likelihoods
         return not await self._is_able(Asking(self._client, options))  # it may want another tool
 
@@ -76,9 +71,10 @@ class Chooser:
     ) -> AsyncGenerator[Delta, None]:
         """Choose first, then fill in the arguments, or answer in words."""
         asking = Asking(self._client, options)
-        is_told = has_result(messages)
+        tools, has_to_call = wanted_tools(tools, options)
+        is_told = has_result(messages) and not has_to_call
         if not is_told:
-            tool = await self._choose(asking, messages, tools)
+            tool = await self._choose(asking, messages, tools, has_to_call=has_to_call)
             if tool is not None:
                 yield await self._filled(asking, messages, tool, options)
                 yield Delta(finish_reason="tool_calls", usage=asking.usage, raw={"requests": asking.requests})
@@ -95,7 +91,7 @@ class Chooser:
         """A request for an answer from the results alone: what is more confuses the smallest models."""
         asks = self._prompts.answer_question.format
         lead: list[Message] = [{"role": "system", "content": self._prompts.answer}]
-        for question, result, answer in answered_examples(self._prompts.language):
+        for question, result, answer in answered_examples(self._prompts):
             lead += [
                 {"role": "user", "content": asks(question=question, result=result)},
                 {"role": "assistant", "content": answer},
@@ -130,10 +126,14 @@ class Chooser:
         return self._able
 
     async def _choose(
-        self, asking: Asking, messages: list[Message], tools: Tools
+        self, asking: Asking, messages: list[Message], tools: Tools, *, has_to_call: bool
     ) -> Mapping[str, Any] | None:
+        if has_to_call and len(tools) == 1:
+            return tools[0]
         try:
-            return await choose(asking, messages, tools, self._prompts, self._likelihoods)
+            return await choose(
+                asking, messages, tools, self._prompts, self._likelihoods, has_to_call=has_to_call
+            )
         except NoProbabilitiesError:
             self._gives_likelihoods = False
             raise

@@ -25,7 +25,8 @@ from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, strea
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
-from pure_agent_loop.llm.tool_modes.chooser import Chooser, without_tools
+from pure_agent_loop.llm.tool_modes.chooser import Chooser
+from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
 from pure_agent_loop.llm.tool_modes.native import NativeReader, is_cut
 from pure_agent_loop.llm.tool_modes.react import (
@@ -35,6 +36,7 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_history,
     write_react,
 )
+from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import Prompts
 
@@ -115,6 +117,7 @@ class ToolModeClient(BaseLLMClient):
         self, inner: ChatModel, mode: str, prompts: Prompts, examples: ExamplesOf = no_examples
     ) -> None:
         check_tool_mode(mode)
+        check_worked_examples(prompts)
         self.inner = inner
         self.mode = mode
         found = profile_of(inner)
@@ -264,6 +267,8 @@ class ToolModeClient(BaseLLMClient):
             yield self._switch("the model writes its calls as text")
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
+        if wanted_tools(tools, options)[1]:
+            raise refuse_choice(options, "in tool_mode='text'")
         instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
         stop = {"stop": STOP} if self._takes_stop else {}
         plain = write_history(messages, instructions, write_react)
@@ -300,7 +305,11 @@ class ToolModeClient(BaseLLMClient):
                 f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
             )
         instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
-        format_ = response_formats(tools)[self._format if number is None else number]
+        number = self._format if number is None else number
+        allowed, has_to_call = wanted_tools(tools, options)
+        if has_to_call and number:
+            raise refuse_choice(options, "by this server, which refuses a JSON schema")
+        format_ = response_formats(allowed, has_to_call=has_to_call)[number]
         wanted = {"response_format": format_} if format_ else {}
         plain = write_history(messages, instructions, write_action)
         return Shaped(plain, None, {**wanted, **without_tools(options)})

@@ -6,8 +6,11 @@ without its solution: one that gets them all right is able, and is left more fre
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.language import in_language
 
 
@@ -105,16 +108,39 @@ _ANSWERED = {
 }
 
 
-def chosen_examples(language: str) -> tuple[tuple[str, str], ...]:
+def chosen_examples(prompts: Prompts) -> list[tuple[str, str]]:
     """What users asked, and the name of the tool for it."""
-    return in_language(_CHOSEN, language)
+    return [(question, name) for question, name in _examples(prompts, "chosen", _CHOSEN)]
 
 
-def answered_examples(language: str) -> tuple[tuple[str, str, str], ...]:
+def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
     """What users asked, what a tool gave back, and the answer."""
-    return in_language(_ANSWERED, language)
+    return [
+        (question, result, answer) for question, result, answer in _examples(prompts, "answered", _ANSWERED)
+    ]
 
 
-def filled_examples(language: str) -> tuple[Filled, ...]:
+def filled_examples(prompts: Prompts) -> list[Filled]:
     """What users asked, and the calls for it."""
-    return in_language(_FILLED, language)
+    return [Filled(*each) for each in _examples(prompts, "filled", _FILLED)]
+
+
+def check_worked_examples(prompts: Prompts) -> None:
+    """Refuse worked examples that no request of the json mode could hold.
+
+    Raises:
+        ConfigError: It names the kind, and what belongs there.
+    """
+    shapes = {"chosen": 2, "filled": 3, "answered": 3}
+    for kind, rows in prompts.worked_examples.items():
+        if kind not in shapes:
+            raise ConfigError(f"worked_examples has no kind {kind!r}. Use: {', '.join(shapes)}.")
+        for row in rows:
+            if isinstance(row, str) or len(row) != shapes[kind]:
+                raise ConfigError(
+                    f"worked_examples[{kind!r}] needs {shapes[kind]} values a row: got {row!r}."
+                )
+
+
+def _examples(prompts: Prompts, kind: str, ours: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+    return prompts.worked_examples.get(kind) or in_language(ours, prompts.language)

@@ -65,7 +65,7 @@ async def fill(
         parameters = _required(parameters)
     if not parameters.get("properties"):
         return [{}]
-    shots = [*filled_examples(prompts.language), *_own_examples(function)]
+    shots = [*filled_examples(prompts), *_own_examples(function)]
     lead = _lead(shots, describe(function["name"], function, parameters), said, prompts, several=is_able)
     calls, text = await _ask(asking, lead, parameters, is_able and several, max_tokens)
     if calls is None:
@@ -86,7 +86,7 @@ async def is_able_model(asking: Asking, prompts: Prompts) -> bool:
     Raises:
         LLMError: A request failed.
     """
-    shots = filled_examples(prompts.language)
+    shots = filled_examples(prompts)
     for number, shot in enumerate(shots):
         others = [*shots[:number], *shots[number + 1 :]]
         lead = _lead(others, shot.function, shot.request, prompts, several=True)

@@ -42,7 +42,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"': '"', "\\": "\\"}
 
 
-def action_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def action_schema(tools: Sequence[Mapping[str, Any]], *, has_to_call: bool = False) -> dict[str, Any]:
     """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool."""
     definitions: dict[str, Any] = {}
     choices = []
@@ -52,7 +52,8 @@ def action_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             definitions[name] = moved
             moved = {"$ref": f"#/$defs/{name}"}
         choices.append(_action(name, moved or {"type": "object", "properties": {}}))
-    choices.append(_action(FINAL, _FINAL_SCHEMA))
+    if not has_to_call:
+        choices.append(_action(FINAL, _FINAL_SCHEMA))
     schema = choices[0] if len(choices) == 1 else {"type": "object", "anyOf": choices}
     return {**schema, "$defs": definitions} if definitions else schema
 
@@ -78,13 +79,15 @@ def _with_references_moved(value: Any, root: str) -> Any:
     return moved
 
 
-def response_formats(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
+def response_formats(
+    tools: Sequence[Mapping[str, Any]], *, has_to_call: bool = False
+) -> list[dict[str, Any] | None]:
     """What to ask a server for, best first; it may refuse the first ones. None is plain prompting.
 
     Without tools only the final answer is left; ``json_object`` is then not asked for, because servers
     want the word JSON in the prompt for it, and there are no instructions.
     """
-    schema = {"name": "action", "schema": action_schema(tools)}
+    schema = {"name": "action", "schema": action_schema(tools, has_to_call=has_to_call)}
     second = {"type": "json_object"} if tools else None
     return [{"type": "json_schema", "json_schema": schema}, second, None]
 

@@ -1,4 +1,4 @@
-"""What calls, permissions and hooks say to a model, each in English and Chinese."""
+"""What calls, permissions, hooks and pictures say to a model, each in English and Chinese."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences, current_voice, in_language
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
-_SENTENCES = ("kernel.words", "schema.words", "toolbox.words", "subagents.words")
+_SENTENCES = ("prompts.words", "schema.words", "toolbox.words", "subagents.words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class Prompts:
     """The texts of one language. Names in braces are filled in.
 
     `sentences` replaces what tools and the checks of arguments and permissions say, by the names in
-    ``kernel.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
-    model is told about a tool, by the tool's name.
+    ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
+    model is told about a tool, by the tool's name; `worked_examples` replaces those of the json mode, by kind
+    (``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str
@@ -102,6 +103,7 @@ class Prompts:
     language: str = "en"
     sentences: Mapping[str, str] = field(default_factory=dict)
     tools: Mapping[str, ToolWords] = field(default_factory=dict)
+    worked_examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
