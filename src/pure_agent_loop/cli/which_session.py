@@ -51,6 +51,7 @@ class Place:
         folder: The folder a new session belongs to; None if it is not written down.
         database: The address that was given.
         named: Somebody asked for this session; else the run goes on also where nothing can be kept.
+        is_last: ``--continue`` will find it.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class Place:
         database: str | None = None,
         *,
         named: bool = True,
+        is_last: bool = False,
     ) -> None:
         self.session_id = session_id
         self._store, self._engine, self._folder, self._named = store, engine, folder, named
+        self._is_last = is_last
         self._database = database
         self._history: QueryState | None = None
 
@@ -99,7 +102,7 @@ class Place:
         """Which session it is, and what to type to go on; empty if there is none."""
         if self.session_id is None:
             return ""
-        if not self._named:
+        if self._is_last:
             return "to go on: pal -c"
         return f"session {self.session_id}; to go on: pal run {to_resume(self.session_id, self._database)}"
 
@@ -151,7 +154,8 @@ def place_for_run(
         else:
             store = default_store()
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
-            place = Place(chosen, store, None, workspace, named=named)
+            is_last = options.go_on or not named
+            place = Place(chosen, store, None, workspace, named=named, is_last=is_last)
         undo.pop_all()
         return place
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import astuple, is_dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.budget import Price
 from pure_agent_loop.cli.arguments import add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import in_force
-from pure_agent_loop.cli.settings.files import project_file
+from pure_agent_loop.cli.settings.files import project_file, user_path
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
@@ -81,10 +82,10 @@ def config(options: argparse.Namespace, output: Output) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A price as it is typed."""
-    return (
-        ",".join(f"{each:g}" for each in astuple(value) if each is not None) if is_dataclass(value) else value
-    )
+    """A price as it is typed; all else as it is."""
+    if not isinstance(value, Price):
+        return value
+    return ",".join(f"{each:g}" for each in astuple(value) if each is not None)
 
 
 def _shown(name: str, value: Any) -> str:

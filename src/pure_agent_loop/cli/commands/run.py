@@ -220,8 +220,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     lines = options.input_format == "stream-json"
     if lines and (options.output_format != "stream-json" or options.task or options.explain):
         raise ConfigError(
-            "--input-format stream-json takes its tasks from standard input, none from the command line, needs "
-            "--output-format stream-json, and leaves no room for --explain."
+            "--input-format stream-json takes its tasks from standard input, not from the command line; it "
+            "needs --output-format stream-json and goes without --explain."
         )
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
