@@ -91,7 +91,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser({words[0]})
     options = parser.parse_args(words)
     options.given = _given(parser, words)
-    if not (argv and argv[0] in COMMANDS):
+    if options.command == "run" and (not argv or argv[0] != "run"):
         options.command = _alone(options)
     return options
 

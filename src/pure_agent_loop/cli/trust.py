@@ -83,7 +83,7 @@ def may_guide(
     guidance = guidance_of(workspace, also)
     if not guidance.names or given:
         return given
-    place = private_folder(data_folder() / "trusted") / guidance.digest
+    place = data_folder() / "trusted" / guidance.digest
     if place.exists():
         return True
     if questions is not None:
@@ -93,7 +93,15 @@ def may_guide(
         for line in lines():
             output.say(f"  it sets {one_line(line, _MOST_WIDTH)}")
         if questions.confirm(QUESTION):
-            place.touch(mode=0o600)
+            _remember(place, output)
             return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False
+
+
+def _remember(place: Path, output: Output) -> None:
+    try:
+        private_folder(place.parent)
+        place.touch(mode=0o600)
+    except OSError as error:
+        output.say(f"this is not remembered: {place}: {error.strerror}")

@@ -135,8 +135,14 @@ def _row(row: dict[str, Any], width: int) -> str:
     if row.get("problem"):
         words.append("damaged")
     about_it = f"({', '.join(words)}) " if words else ""
-    task = one_line(about_it + row.get("title", row.get("problem", "")), width - 4)
+    task = one_line(about_it + _tasks(row), width - 4)
     return f"{'  '.join(parts)}\n    {task}".rstrip() + "\n"
+
+
+def _tasks(row: dict[str, Any]) -> str:
+    """The first task, and the last if it is another one."""
+    first, last = row.get("title", row.get("problem", "")), row.get("task", "")
+    return first if one_line(last, MOST_TITLE) in ("", first) else f"{first} (last: {last})"
 
 
 def _standing(row: dict[str, Any]) -> str:

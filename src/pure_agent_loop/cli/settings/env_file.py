@@ -38,4 +38,4 @@ def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], s
             raise ConfigError(f"--env-file={name}: line {number} is not like NAME=value.")
     used = {key: value for key, value in found.items() if key in wanted}
     others = len(found) - len(used)
-    return used, f"{counted(others, 'variable')} of {name} are not for pal" if others else ""
+    return used, f"of {name} not for pal: {counted(others, 'variable')}" if others else ""
