@@ -1,4 +1,4 @@
-"""The command in scripts and in shells: formats with a schema, conversations over pipes, completion, the manual."""
+"""The command in scripts and shells: formats with a schema, pipes, completion, the manual."""
 
 from __future__ import annotations
 
@@ -211,7 +211,8 @@ class TestPaper:
         """What bash offers for the last word."""
         script = completion(outline(whole_parser()), "bash")
         quoted = " ".join(f"'{each}'" for each in words)
-        code = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _pal; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        words_are = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}"
+        code = f"{script}\n{words_are}; _pal; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
         return done.stdout.split()
 

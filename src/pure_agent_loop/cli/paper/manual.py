@@ -22,6 +22,8 @@ def manual(root: Command) -> str:
         ".nf\n.B pal\n.B pal \\(dqyour question\\(dq\n.B pal COMMAND [OPTIONS]\n.fi",
         ".SH DESCRIPTION",
         _safe(root.commands["run"].description),
+        ".SH OPTIONS",
+        *_options(root),
         ".SH COMMANDS",
     ]
     for command in root.all():
@@ -36,12 +38,16 @@ def _section(command: Command) -> Iterator[str]:
     if len(command.path) > 1:
         yield ".br"
     yield _safe(command.description or command.about)
+    yield from _options(command)
+    if command.epilog:
+        yield f".PP\n.nf\n{_safe(command.epilog.rstrip())}\n.fi"
+
+
+def _options(command: Command) -> Iterator[str]:
     for option in command.options:
         yield ".TP"
         yield f".B {_typed(option)}"
         yield _safe(" ".join(option.about.split())) or "\\&"
-    if command.epilog:
-        yield f".PP\n.nf\n{_safe(command.epilog.rstrip())}\n.fi"
 
 
 def _typed(option: Option) -> str:
