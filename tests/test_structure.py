@@ -73,7 +73,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.checks runs.fields runs.rules agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         """,
     ),
@@ -158,6 +158,7 @@ PUBLIC = [
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
+    "RunInterrupted",
     "RichRenderer",
     "SessionManager",
     "SkillsLoader",

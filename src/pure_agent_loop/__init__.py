@@ -25,6 +25,7 @@ from pure_agent_loop.errors import (
     LLMError,
     MissingExtraError,
     PureAgentLoopError,
+    RunInterrupted,
     ToolExecutionError,
 )
 from pure_agent_loop.events import Event, EventType
@@ -131,6 +132,7 @@ __all__ = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunInterrupted",
     "SessionManager",
     "SkillsLoader",
     "TokenUsage",

@@ -43,6 +43,7 @@ from pure_agent_loop.runs.checks import (
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import Given, RunOptions
+from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
@@ -197,13 +198,16 @@ class Agent:
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
+        policy = PermissionPolicy(permission_mode, permission_rules or PermissionRules())
+        if not policy.rules.shared:
+            check_rules(policy.rules, self.tools, subagents)
         self._kit = Kit(
             client=ToolModeClient(llm, tool_mode, words, self.tools.examples_of),
             tools=self.tools,
             limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
             prompts=words,
-            permissions=PermissionPolicy(permission_mode, permission_rules or PermissionRules()),
+            permissions=policy,
             can_use_tool=checked_function("can_use_tool", can_use_tool),
             on_ask=checked_function("on_ask", on_ask),
             hooks=hooks or Hooks(),

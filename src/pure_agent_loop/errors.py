@@ -13,11 +13,14 @@ PureAgentLoopError
     ├── SessionLockedError     another writer has it open; says who
     ├── SessionReadError       what holds the sessions cannot be read
     └── SessionWriteError      nothing could be written; says where, and what the system said
+
+KeyboardInterrupt
+└── RunInterrupted         Ctrl-C in `Agent.run` and its sync siblings; holds the result so far
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 ErrorKind = Literal[
     "connection",  # refused, reset, cut off
@@ -131,6 +134,18 @@ class LimitExceededError(PureAgentLoopError):
         self.limit_value = limit_value
         self.current_value = current_value
         super().__init__(f"{limit_type}: reached {current_value}, allowed {limit_value}")
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run that sync code waited for.
+
+    Args:
+        result: The `AgentResult` so far; ``stop_reason`` is ``cancelled``, unless the run had just ended.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        super().__init__("The run was interrupted. The exception's `result` holds what was done.")
 
 
 class SessionError(PureAgentLoopError):

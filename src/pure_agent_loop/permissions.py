@@ -17,8 +17,9 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
@@ -163,6 +164,11 @@ class Rule:
         inside = (found[2] or "").strip()
         return cls(str(text), found[1], _patterns(inside) if inside and inside != "*" else ())
 
+    @property
+    def rest(self) -> Rule:
+        """The same rule without its first argument."""
+        return Rule(self.text, self.tool, self.args[1:])
+
     def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
         """True if the rule speaks of this call."""
         return fnmatch.fnmatchcase(tool, self.tool) and all(
@@ -196,6 +202,8 @@ class PermissionRules:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
         allow: Calls that need no question.
+        shared: They serve several agents, or tools that come later, so that one for a tool that there is not
+            is no mistake. Else it is refused.
 
     Raises:
         ConfigError: One of them is no rule; see `Rule`.
@@ -204,6 +212,7 @@ class PermissionRules:
     deny: Sequence[str] = ()
     ask: Sequence[str] = ()
     allow: Sequence[str] = ()
+    shared: bool = False
     _parsed: dict[str, tuple[Rule, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -215,6 +224,10 @@ class PermissionRules:
                 )
             self._parsed[name] = tuple(map(Rule.parse, given))
 
+    def each(self) -> Iterator[Rule]:
+        """All rules."""
+        return chain.from_iterable(self._parsed.values())
+
     def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
         """The first rule of a kind that speaks of a call."""
         return next((rule for rule in self._parsed[behavior] if rule.matches(tool, args)), None)
@@ -223,10 +236,10 @@ class PermissionRules:
         """True if a rule of a kind speaks of every call of a tool."""
         return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
 
-    def patterns(self, behavior: Behavior, tool: str) -> tuple[str, ...]:
-        """What the rules of a kind say about the arguments of a tool, one pattern for each rule."""
-        mine = [rule for rule in self._parsed[behavior] if fnmatch.fnmatchcase(tool, rule.tool)]
-        return tuple(rule.args[0][1] for rule in mine if len(rule.args) == 1)
+    def patterns(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> tuple[str, ...]:
+        """The first pattern of each rule of a kind on the arguments of a tool, if its others fit the call."""
+        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, args)]
+        return tuple(rule.args[0][1] for rule in mine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +304,14 @@ class PermissionPolicy:
             return ALLOWED
         return Permission("ask", say("mode_asks"))
 
-    def judge_context(self, tool: str, *, attended: bool, always: bool = False) -> JudgeContext:
+    def judge_context(
+        self, tool: str, args: Mapping[str, Any], *, attended: bool, always: bool = False
+    ) -> JudgeContext:
         """What a tool that judges its own calls is told.
 
         Args:
             tool: The tool.
+            args: The arguments in force.
             attended: A person can be asked.
             always: An answer has allowed all its calls.
         """
@@ -303,9 +319,9 @@ class PermissionPolicy:
         approved = self.mode in ("auto", "bypass") or always or self.rules.names("allow", tool)
         return JudgeContext(
             attended,
-            patterns("deny", tool),
-            patterns("ask", tool),
-            patterns("allow", tool),
+            patterns("deny", tool, args),
+            patterns("ask", tool, args),
+            patterns("allow", tool, args),
             approved=approved and not plan,
             plan=plan,
         )
@@ -313,6 +329,10 @@ class PermissionPolicy:
     def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
         rules = self.rules
         return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None
+
+
+class VerdictError(ConfigError):
+    """A function that decides about calls gave something that is no decision. It ends the run."""
 
 
 def as_permission(verdict: object) -> Permission:
@@ -323,7 +343,10 @@ def as_permission(verdict: object) -> Permission:
     """
     given = _as_word_of_verdict(verdict)
     if not isinstance(given, str) or given not in BEHAVIORS:
-        raise ConfigError(f"A permission is 'allow', 'deny', 'ask' or a Permission; it is {given!r:.80}.")
+        raise ConfigError(
+            "A permission is 'allow' or True, 'deny' or False, 'ask', or a Permission(...); "
+            f"it is {given!r:.80}."
+        )
     if isinstance(verdict, Permission):
         return verdict
     return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[given]

@@ -38,9 +38,9 @@ class ToolOutcome:
         text: What the model reads.
         is_error: True if the call failed.
         is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run: ``{"usage": ..., "cost": ...,
-            "tool_calls": ...}``, with the plain form of a `TokenUsage`. A tool that has something to say
-            here, or about `is_error`, may return a `ToolOutcome` instead of a value.
+        spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
+            plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
+            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
     """
 
     text: str

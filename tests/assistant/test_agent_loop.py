@@ -368,3 +368,10 @@ def test_what_it_takes_elsewhere_is_refused(tmp_path):
         assistant(tmp_path, ScriptedLLM([]), sessions=None)
     with pytest.raises(ConfigError, match="context must be"):
         direct(assistant(tmp_path, ScriptedLLM([])), context=3)
+
+
+@pytest.mark.anyio
+async def test_a_list_of_messages_as_context_says_what_to_do(tmp_path):
+    loop = AgentLoop(ScriptedLLM([]), tmp_path)
+    with pytest.raises(ConfigError, match=r"the session keeps it.* loop\.agent\.arun\(message, messages"):
+        await loop.process_direct("hi", "s", context=[{"role": "user", "content": "before"}])

@@ -122,6 +122,26 @@ class TestWhichHolds:
         assert done.returncode == 2
         assert "There is no profile 'wrok'. Did you mean work? There are: work." in done.stderr
 
+    def test_rules_of_a_file_are_for_runs_without_the_tool_too(self, pal, user):
+        user('[rules]\ndeny = ["fetch", "shel"]\n')
+        for words, said in (([], "Did you mean 'shell'?"), (["--no-tools"], "")):
+            with ScriptedServer(["Hi."]) as server:
+                pal.use(server)
+                done = pal(*words, "hi")
+            assert done.returncode == 0
+            assert said in done.stderr
+            assert said or "match no call" not in done.stderr
+        assert pal("--deny", "shel", "hi").returncode == 2  # typed for this run
+
+    def test_what_the_documentation_shows_holds(self, pal, user):
+        text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+        user("\n".join(blocks))
+        found = shown(pal, "-P", "careful")
+        assert (found["model"][0], found["permission_mode"][0]) == ("big-model", "plan")
+        assert found["limits.price"][0] == "0.15,0.6"
+        assert set(re.findall(r"^(\w+) = ", blocks[0], re.M)) <= {each.rpartition(".")[2] for each in found}
+
 
 class TestWhatCannotBe:
     @pytest.mark.parametrize(

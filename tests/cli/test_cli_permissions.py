@@ -74,6 +74,25 @@ def test_nothing_but_refusals_gives_4(pal):
     assert "I may not." in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--allow", "--ask", "--deny"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("shel(git *)",), "Did you mean 'shell'?"),
+        (("edit_file(file=docs/*)",), "'edit_file' has no argument 'file'"),
+        (("shell", "--tools", "read"), "there is no tool 'shell'"),
+        (("read_file", "--no-tools"), "There are no tools at all."),
+    ],
+)
+def test_a_rule_that_can_match_no_call_gives_2(pal, option, words, said):
+    with ScriptedServer([]) as server:
+        pal.use(server)
+        done = pal("run", option, *words, "go")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "shared=" not in done.stderr
+
+
 def test_a_rule_that_is_none_gives_2(pal):
     done = pal("run", "--allow", "a b", "go")
     assert done.returncode == 2

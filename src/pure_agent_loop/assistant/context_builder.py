@@ -210,7 +210,10 @@ def _context_text(context: Mapping[str, Any] | str) -> str:
     elif isinstance(context, str):
         text = clean_text(context)
     else:
-        raise ConfigError(f"context must be text or a mapping; it is {context!r:.80}.")
+        raise ConfigError(
+            f"context must be text or a mapping; it is {context!r:.80}. What was said before is no context: "
+            "the session keeps it; loop.agent.arun(message, messages, session_id=...) begins one with it."
+        )
     if len(text) > MAX_CONTEXT_CHARS:
         raise ConfigError(f"context has {len(text):,} characters; at most {MAX_CONTEXT_CHARS:,}. Shorten it.")
     return text

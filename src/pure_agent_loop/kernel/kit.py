@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -85,6 +85,14 @@ class Subagents(Protocol):
         ...
 
 
+class LendsTools(Protocol):
+    """Subagents that have tools which the agent itself has not."""
+
+    def lent_tools(self) -> Sequence[Tool]:
+        """These tools."""
+        ...
+
+
 class NoCompaction:
     """Leaves the history as it is."""
 
@@ -100,6 +108,13 @@ async def force(compactor: Compactor, state: QueryState) -> None:
 
 async def emit_nothing(event: Event) -> None:
     """A sink for runs that nobody watches."""
+
+
+def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
+    """Take what work outside the loop used into the account of the run, and into its budget."""
+    usage, cost, calls = state.spend(spent)
+    if spent is not None and kit.budget is not None and not spent.get("in_budget"):
+        kit.budget.add(tokens=usage.total_tokens, tool_calls=calls, cost=cost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.equip import end_background, equipped, spoken
-from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
 from pure_agent_loop.kernel.state import QueryState
@@ -73,7 +73,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
-        state.spend(each.spent)
+        spend(each.spent, state, kit)
         state.add_user(each.text, synthetic=each.synthetic)
     reason, fits = _why_close(state, kit, checker, verdict)
     if not fits:
@@ -123,7 +123,7 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         return
     incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
     for number, each in enumerate(incoming):
-        state.spend(each.spent)
+        spend(each.spent, state, kit)
         if number == 0:
             state.go_on(each.text, "follow_up", synthetic=each.synthetic)
         else:

@@ -191,13 +191,14 @@ class QueryState:
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += cost
 
-    def spend(self, spent: Mapping[str, Any] | None) -> None:
-        """Add what work outside this loop used: a subagent's tokens, money and tool calls."""
-        if spent is not None:
-            usage = spent.get("usage")
-            counted = TokenUsage.from_dict(usage) if usage else TokenUsage.zero()
-            self.count(counted, float(spent.get("cost") or 0.0))
-            self.ledger.tool_calls += int(spent.get("tool_calls") or 0)
+    def spend(self, spent: Mapping[str, Any] | None) -> tuple[TokenUsage, float, int]:
+        """Add what work outside this loop used: a subagent's tokens, money and tool calls; they come back."""
+        spent = spent or {}
+        usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
+        cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
+        self.count(usage, cost)
+        self.ledger.tool_calls += calls
+        return usage, cost, calls
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
         """Put a shorter history in the place of `messages`: the only way to change earlier ones.

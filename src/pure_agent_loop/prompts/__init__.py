@@ -40,7 +40,7 @@ class Prompts:
     `sentences` replaces what tools and the checks of arguments and permissions say, by the names in
     ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces what the
     model is told about a tool, by the tool's name; `worked_examples` replaces those of the json mode, by kind
-    (``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
+    (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str
@@ -92,6 +92,7 @@ class Prompts:
     react_rules: str
     json_action: str
     choose: str
+    choose_heard: str
     fill: str
     fill_several: str
     fill_question: str
@@ -223,8 +224,8 @@ Each time, write one JSON object and nothing else: either a call,
 {{"tool": "the name of one tool", "arguments": {{...}}}}
 to get its result as an Observation; or, once you know the answer or no tool helps,
 {{"tool": "final_answer", "arguments": {{"answer": "the answer"}}}}""",
-    choose="Name the function that does what the user asks.\nFunctions:\n{tools}\n"
-    "- answer: No function is needed.",
+    choose="Name the function that does what the user asks.\nFunctions:\n{tools}",
+    choose_heard="You are given a function. Write what a person says who needs this function.",
     fill="Write the arguments of the function for the request, as JSON. Take values from the request.",
     fill_several="If the request needs several calls, write a list of their arguments.",
     fill_question="Function {function}\n\nRequest: {question}",
@@ -338,7 +339,8 @@ Final Answer: 答案""",
 {{"tool": "一个工具的名称", "arguments": {{...}}}}
 其结果会作为 Observation 给你；要么在知道答案或没有工具能帮忙时写下
 {{"tool": "final_answer", "arguments": {{"answer": "答案"}}}}""",
-    choose="说出能完成用户要求的函数的名称。\n函数：\n{tools}\n- answer: 不需要函数。",
+    choose="说出能完成用户要求的函数的名称。\n函数：\n{tools}",
+    choose_heard="给你一个函数。写出需要这个函数的人会说的话。",
     fill="按要求写出函数的参数，用 JSON。参数的值取自要求。",
     fill_several="如果要求需要多次调用，写出各次参数的列表。",
     fill_question="函数 {function}\n\n要求：{question}",

@@ -28,6 +28,11 @@ say = Sentences(
             "Arguments must be a dict; they are {value}.",
             "参数必须是 dict；得到的是 {value}。",
         ),
+        # -- tools that are not here any more ---------------------------------------------------------
+        "called_before": (
+            "Used earlier in this conversation; it cannot be called now.",
+            "此前的对话中使用过；现在不能调用。",
+        ),
         # -- summaries -------------------------------------------------------------------------------
         "call_of": ("call of {tool}", "{tool} 的调用"),
         "result_of": ("result of {tool}", "{tool} 的结果"),

@@ -137,8 +137,13 @@ def check_client(llm: object) -> None:
     """Refuse a model client that cannot answer.
 
     Raises:
-        ConfigError: It has no method `chat`.
+        ConfigError: It has no method `chat`, or is an agent, whose `chat` is another one.
     """
+    if callable(getattr(llm, "prepare", None)) and hasattr(llm, "llm"):
+        raise ConfigError(
+            f"A model client is wanted here, and {type(llm).__name__} is an agent with a loop of its own. "
+            "Call that one's run(), or pass its client: agent.llm."
+        )
     if not callable(getattr(llm, "chat", None)):
         raise ConfigError(
             f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
@@ -58,20 +58,30 @@ class Run:
         return self.result()
 
     def wait_sync(self) -> AgentResult:
-        """Run to the end, from sync code."""
-        return run_sync(self.wait())
+        """Run to the end, from sync code.
+
+        Raises:
+            RunInterrupted: Ctrl-C; it holds the result so far.
+        """
+        try:
+            return run_sync(self.wait())
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
 
     def stream(self) -> AsyncGenerator[Event, None]:
         """Run while the events are read."""
         return EventStream(self._start).events()
 
     def stream_sync(self) -> Generator[Event, None, None]:
-        """Run while the events are read, from sync code."""
+        """Run while the events are read, from sync code; raises what `wait_sync` does."""
         portal = get_portal()
         stream = EventStream(self._start)
         try:
             while batch := portal.call(stream.next_batch()):
                 yield from batch
+        except KeyboardInterrupt:
+            portal.leave(stream.aclose())
+            raise self._interrupted() from None
         finally:
             portal.leave(stream.aclose())
 
@@ -82,6 +92,10 @@ class Run:
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
         return self.state.full_history(self._kit.prompts.tool_waiting)
+
+    def _interrupted(self) -> RunInterrupted:
+        self.state.stop("cancelled")  # it may not even have begun
+        return RunInterrupted(self.result())
 
     def _begin(self) -> None:
         """A second start would go on in a state that has ended, or that another task is changing."""

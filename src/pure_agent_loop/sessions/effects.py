@@ -32,6 +32,7 @@ class _Spent(TypedDict, total=False):
     usage: dict[str, Any] | None
     cost: float | None
     tool_calls: int | None
+    in_budget: bool | None
 
 
 def encode(value: Any) -> tuple[str, Any]:

@@ -17,6 +17,7 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.permissions import VerdictError
 from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
@@ -270,5 +271,7 @@ def _timeless(value: Any) -> Any:
 def _failure(said: Mapping[str, Any]) -> Exception:
     if "kind" in said:
         return LLMError(said["message"], kind=said["kind"])
+    if said["error"] == VerdictError.__name__:  # it ends a run, and others do not
+        return VerdictError(said["message"])
     kind: type[Exception] = type(said["error"], (Exception,), {})
     return kind(said["message"])

@@ -76,7 +76,8 @@ class Child:
 
     def spent(self) -> dict[str, Any]:
         """The same for the account of the run that gave the task; see `ToolOutcome`."""
-        return {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
+        account = {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
+        return {**account, "in_budget": True}
 
     def note(self, event: Event) -> bool:
         """Take in what happened in its run.

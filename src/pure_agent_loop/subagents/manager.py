@@ -93,6 +93,11 @@ class SubagentManager:
         """The tools that give tasks: ``task``, ``task_output``, ``task_list`` and ``task_kill``."""
         return list(self._table.tools)
 
+    def lent_tools(self) -> list[Tool]:
+        """Tools that only the subagents have. The rules of the agent above speak of them too."""
+        definitions = self._table.definitions.values()
+        return [tool for each in definitions for tool in each.tools if isinstance(tool, Tool)]
+
     def for_sessions(self, sessions: SessionStore | None) -> Root:
         """What `Agent` puts into its runs.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from pure_agent_loop.budget import Budget
+from pure_agent_loop.budget import TOOL_CALLS, Budget
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.observers import Snapshots, StepChanges
@@ -140,7 +140,8 @@ class FamilyBudget(Budget):
     @property
     def used_up(self) -> str:
         """Which limit is reached, in words; empty if none is."""
-        return (self._above.used_up if self._above is not None else "") or self._used_up_above()
+        both = ("" if self._above is None else self._above.used_up, self._used_up_above())
+        return min(filter(None, both), key=TOOL_CALLS.__eq__, default="")
 
 
 class NamedSnapshots:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.budget import TOOL_CALLS
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
@@ -249,7 +250,7 @@ class RunTasks:
         reached = (
             ("tokens", tokens, limits.max_tokens),
             ("money", cost, limits.max_cost),
-            ("tool calls", calls, limits.max_tool_calls),
+            (TOOL_CALLS, calls, limits.max_tool_calls),
         )
         found = next((what for what, number, most in reached if most is not None and number >= most), "")
         return found or ("" if self._kit.budget is None else self._kit.budget.used_up)

@@ -36,7 +36,6 @@ class CalculatorError(PureAgentLoopError):
     examples=[
         ("How much is 6 times 7?", {"expression": "6 * 7"}),
         ("What is (12 + 5) / 2?", {"expression": "(12 + 5) / 2"}),
-        ("Divide 90 by 4.", {"expression": "90 / 4"}),
     ],
 )
 def calculator(expression: str) -> str:

@@ -236,7 +236,6 @@ TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
         "计算算术表达式的值。\n\n支持 + - * / // % **、括号、pi、e，"
         "以及 sqrt、abs、round、min、max、log、sin 等函数。",
         ("6 乘以 7 是多少？", {"expression": "6 * 7"}),
-        ("90 除以 4 等于几？", {"expression": "90 / 4"}),
         expression='例如 "(3 + 4) * 2" 或 "sqrt(2) / 2"。',
     ),
     "todo_write": _chinese(

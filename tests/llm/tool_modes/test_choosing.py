@@ -48,12 +48,13 @@ class Likely(BaseLLMClient):
                 '{"city": "Os' if value == "cut" else value if isinstance(value, str) else json.dumps(value)
             )
             return LLMResponse(text, finish_reason=reason)
-        [name] = options["response_format"]["json_schema"]["schema"]["enum"]
-        good = any(word in asked and liked == name for word, liked in self.likes.items())
-        tokens = [('"', 0.0), (name, LIKELY if good else UNLIKELY), ('"', 0.0)]
+        [text] = options["response_format"]["json_schema"]["schema"]["enum"]
+        both = f"{asked} {text}"  # a name is looked at behind what was said, and the other way round
+        good = any(word in both and f"{liked}:" in f"{both}:" for word, liked in self.likes.items())
+        tokens = [('"', 0.0), (text, LIKELY if good else UNLIKELY), ('"', 0.0)]
         content = [{"token": token, "logprob": likely} for token, likely in tokens]
         raw = {"choices": [{"logprobs": {"content": content} if self.tells else None}]}
-        return LLMResponse(f'"{name}"', finish_reason="stop", raw=raw)
+        return LLMResponse(json.dumps(text), finish_reason="stop", raw=raw)
 
     def filled(self) -> list[dict[str, Any]]:
         """The schemas that arguments were asked for with."""
@@ -217,7 +218,7 @@ def test_a_choice_that_cannot_be_held_is_refused(mode, choice, why):
 
 
 def test_worked_examples_can_be_replaced_and_other_shapes_are_refused():
-    shown = replace(prompts_for("en"), worked_examples={"chosen": [("Feed the cat.", "feed")]})
+    shown = replace(prompts_for("en"), worked_examples={"chosen": [("Feed the cat.", "feed", "Feed a pet.")]})
     model = Likely({}, ["Hi."])
     Agent(llm=model, tools=[weather], prompts=shown).run("Hello")
     assert "Feed the cat." in json.dumps(model.requests[0][0])

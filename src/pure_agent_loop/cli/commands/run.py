@@ -28,8 +28,15 @@ from pure_agent_loop.cli.task import read_task, tasks_of_lines
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
 from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
+from pure_agent_loop.permissions import (
+    PERMISSION_MODES,
+    AskFunction,
+    Permission,
+    PermissionRequest,
+    PermissionRules,
+)
 from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.support.language import LANGUAGES
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import ToolRegistry
@@ -225,11 +232,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         )
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
+    typed = rules_of(options)
     trusted = configure(options, output, workspace, questions)
     with closing(place_for_run(options, workspace, questions, output)) as place:
         found = make_toolset(
             options, workspace, output, trusted=trusted
         )  # what is wrong with it is said before a model starts
+        _check_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
@@ -245,6 +254,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
             return one.run(agent, task, first=first)
 
         return _conversation(do) if lines else do(task)
+
+
+def _check_rules(typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output) -> None:
+    """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
+    check_rules(typed, found.tools, found.subagents, hint="")
+    try:
+        if options.tools == "all" and not options.no_tools:
+            check_rules(rules_of(options), found.tools, found.subagents, hint="")
+    except ConfigError as error:
+        output.say(f"pal.toml: {error}")
 
 
 def _conversation(do: Callable[..., int]) -> int:

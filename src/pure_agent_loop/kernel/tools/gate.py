@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.errors import SessionError
+from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
@@ -31,6 +31,7 @@ from pure_agent_loop.permissions import (
     PermissionContext,
     PermissionRequest,
     Ruling,
+    VerdictError,
     as_permission,
     call_key,
     to_arguments,
@@ -132,7 +133,7 @@ async def _suggest(
     always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     attended = _attended(call, state, kit)
-    context = policy.judge_context(call.name, attended=attended, always=always)
+    context = policy.judge_context(call.name, args, attended=attended, always=always)
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
@@ -141,7 +142,8 @@ async def _suggest(
 
 async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
     found = judge()
-    return await found if inspect.isawaitable(found) else found
+    found = await found if inspect.isawaitable(found) else found
+    return None if found is None else _read_verdict("The tool's judge", found)
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
@@ -166,7 +168,7 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         return blocked
     try:
         permission = await _permission(call, args, state, kit)
-    except SessionError:  # it could not be written down; that is not the function's fault
+    except (SessionError, VerdictError):  # not written down, which is no fault of it; or a mistake in it
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
@@ -198,10 +200,17 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
 
 async def _verdict(function: Callable[[], Any]) -> Permission:
     found = function()
-    permission = as_permission(await found if inspect.isawaitable(found) else found)
-    if permission.updated_args is None:
-        return permission
-    return replace(permission, updated_args=to_arguments(permission.updated_args))
+    return _read_verdict("can_use_tool", await found if inspect.isawaitable(found) else found)
+
+
+def _read_verdict(owner: str, found: object) -> Permission:
+    try:
+        permission = as_permission(found)
+        if permission.updated_args is None:
+            return permission
+        return replace(permission, updated_args=to_arguments(permission.updated_args))
+    except ConfigError as error:
+        raise VerdictError(f"{owner} gave no decision. {error}") from None
 
 
 async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
@@ -221,12 +230,14 @@ async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
     try:
         is_async = inspect.iscoroutinefunction(ask)
         found: Any = ask(request) if is_async else await run_in_thread(lambda: ask(request))
-        if not isinstance(found, Raised):
-            return await _verdict(lambda: found)
-        error = found.error
-    except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
-        error = raised
-    return Permission("deny", say("question_failed", error=safe_str(error) or type(error).__name__))
+        found = await found if inspect.isawaitable(found) else found
+    except Exception as error:  # noqa: BLE001 - whatever failed, nobody said yes
+        found = Raised(error)
+    if isinstance(found, Raised):
+        return Permission(
+            "deny", say("question_failed", error=safe_str(found.error) or type(found.error).__name__)
+        )
+    return _read_verdict("on_ask", found)
 
 
 async def _tell_refusal(

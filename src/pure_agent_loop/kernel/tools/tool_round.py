@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_result
-from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
@@ -175,7 +175,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
-    state.spend(outcome.spent)
+    spend(outcome.spent, state, kit)
     state.add_result(call.id, outcome.text)
     if outcome.is_interrupt:
         state.stop("cancelled")

@@ -1,20 +1,21 @@
-"""Whether a tool answers, and which one: by how likely the model itself finds each tool's name.
+"""Whether a tool answers, and which one: by what the model itself finds likely.
 
 A small model that is asked "yes or no?" says nothing, and one that may write what it likes always likes the
-same. But how much more likely a name becomes through the conversation, compared with a conversation
-without content, tells what the model understood:
+same. But likelihoods tell what it understood, read in two directions:
 
-    gain(name)  = log P(name | conversation) - log P(name | no content)
-    share(name) = gain(name) / -log P(name | no content)
+    named(tool) = share of the surprise at the tool's name that the conversation takes away,
+                  compared with a conversation without content
+    heard(tool) = share of the surprise at what the user said that the tool takes away,
+                  compared with no tool and with some other tool
 
-The comparison is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690. What counts is
-the share of the surprise at a name that the conversation takes away, because names differ in length and in
-how likely they are by themselves. "answer" is one more name, so there is no threshold: the greatest share
-wins.
+    share = (log P(text | with) - log P(text | without)) / -log P(text | without)
 
-Without content means "N/A" and the like. The likeliest of several counts, because a server that is held to a
-name may spell it in unlucky tokens. The model never writes a name: the server is held to each of them, and
-says how likely it was.
+The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
+channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
+themselves. The two err on different questions; their sum decides. It is above zero where a tool explains
+more than its absence does, so there is no threshold.
+
+The model never writes any of these texts: the server is held to them, and says how likely they were.
 """
 
 from __future__ import annotations
@@ -26,26 +27,29 @@ from typing import Any
 
 from pure_agent_loop.llm.messages import Message, text_of
 from pure_agent_loop.llm.tool_modes.ask import Asking
-from pure_agent_loop.llm.tool_modes.examples import chosen_examples
+from pure_agent_loop.llm.tool_modes.examples import Chosen, chosen_examples, no_tool
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.prompts import Prompts
 
-ANSWER = "answer"
-NO_CONTENT = ("N/A", "...", "?")
+NO_CONTENT = "N/A"
 MOST_TOOLS = 12  # one request each; with more, constrained output chooses
+_MOST_HEARD = 4  # of them, for which what was said is looked at too
+_LONGEST_SAID = 240  # bytes of that, the newest
 _LONGEST_DESCRIPTION = 100
-_NAME_TOKENS = 64
+_MOST_TOKENS = 300
+
+Tool = Mapping[str, Any]
 
 
 async def choose(
     asking: Asking,
     messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool],
     prompts: Prompts,
     known: dict[tuple[str, str], float],
     *,
     has_to_call: bool = False,
-) -> Mapping[str, Any] | None:
+) -> Tool | None:
     """The tool to call.
 
     Args:
@@ -60,75 +64,117 @@ async def choose(
         The tool's schema, or None for an answer in words.
 
     Raises:
-        NoProbabilitiesError: The server does not say how likely names are.
+        NoProbabilitiesError: The server does not say how likely texts are.
         LLMError: A request failed.
     """
-    lead = _lead(tools, prompts)
-    asked = last_question(messages)
-
-    async def share(name: str) -> float:
-        key = (json.dumps(lead), name)
-        if key not in known:
-            known[key] = max([await _likelihood(asking, lead, each, name) for each in NO_CONTENT])
-        before = known[key]
-        return (await _likelihood(asking, lead, asked, name) - before) / -before if before else 0.0
-
-    shares = [await share(tool["function"]["name"]) for tool in tools]
-    best = max(range(len(tools)), key=shares.__getitem__)
-    if has_to_call or shares[best] > max(0.0, await share(ANSWER)):
-        return tools[best]
-    return None
+    said = last_question(messages).encode()[-_LONGEST_SAID:].decode(errors="ignore")
+    shots = [*chosen_examples(prompts), *_own_examples(tools)]
+    named = await _named(asking, said, tools, shots, prompts, known)
+    best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_HEARD]
+    heard = await _heard(asking, said, [tools[each] for each in best], shots, prompts)
+    scores = {at: named[at] + share for at, share in zip(best, heard, strict=True)}
+    chosen = max(scores, key=scores.__getitem__)
+    return tools[chosen] if has_to_call or scores[chosen] > 0 else None
 
 
 class NoProbabilitiesError(Exception):
     """A server did not say how likely its tokens are."""
 
 
-async def _likelihood(asking: Asking, lead: Sequence[Message], asked: str, name: str) -> float:
-    """The logarithm of how likely the model finds a name as the next thing to say."""
+async def _named(
+    asking: Asking,
+    said: str,
+    tools: Sequence[Tool],
+    shots: Sequence[Chosen],
+    prompts: Prompts,
+    known: dict[tuple[str, str], float],
+) -> list[float]:
+    """How much what was said speaks for each tool's name.
+
+    The caller's system prompt is not looked at: it speaks of how to answer, and blurs what is compared.
+    """
+    none = {name for name, _ in no_tool(prompts)}
+    listed = "\n".join("- " + ": ".join(_about(each)) for each in tools)
+    lead: list[Message] = [{"role": "system", "content": prompts.choose.format(tools=listed)}]
+    for shot in shots:
+        lead += [] if shot.name in none else _turn(shot.request, shot.name)
+    shares = []
+    for tool in tools:
+        name = tool["function"]["name"]
+        key = (json.dumps(lead), name)
+        if key not in known:
+            known[key] = await _likelihood(asking, lead, NO_CONTENT, name)
+        shares.append(_share(await _likelihood(asking, lead, said, name), known[key]))
+    return shares
+
+
+async def _heard(
+    asking: Asking, said: str, tools: Sequence[Tool], shots: Sequence[Chosen], prompts: Prompts
+) -> list[float]:
+    """How much each tool speaks for what was said."""
+    lead: list[Message] = [{"role": "system", "content": prompts.choose_heard}]
+    for shot in shots:
+        lead += _turn(f"{shot.name}: {shot.description}", shot.request)
+    without = max(
+        [await _likelihood(asking, lead, f"{name}: {about}", said) for name, about in no_tool(prompts)]
+    )
+    return [_share(await _likelihood(asking, lead, ": ".join(_about(each)), said), without) for each in tools]
+
+
+def _share(likely: float, before: float) -> float:
+    return (likely - before) / -before if before else 0.0
+
+
+async def _likelihood(asking: Asking, lead: Sequence[Message], asked: str, text: str) -> float:
+    """The logarithm of how likely the model finds a text as the next thing to say."""
     said = await asking.ask(
         [*lead, {"role": "user", "content": asked}],
-        schema={"type": "string", "enum": [name]},
-        max_tokens=_NAME_TOKENS,
+        schema={"type": "string", "enum": [text]},
+        max_tokens=_MOST_TOKENS,
         logprobs=True,
         top_logprobs=1,
     )
+    if _read(said.content) != text:  # the server does not hold to schemas, or cut it off
+        raise NoProbabilitiesError
     choices = get(said.raw, "choices") or [None]
-    tokens = get(get(choices[0], "logprobs"), "content")
-    total, written = 0.0, ""
-    for token in tokens or ():
-        text, likely = get(token, "token"), get(token, "logprob")
-        if not isinstance(text, str) or not isinstance(likely, (int, float)):
+    end = len(json.dumps(text, ensure_ascii=False).encode()) - 1  # where the closing quote stands
+    total, written = 0.0, 0
+    for token in get(get(choices[0], "logprobs"), "content") or ():
+        piece, likely = get(token, "bytes") or (get(token, "token") or "").encode(), get(token, "logprob")
+        if not isinstance(likely, (int, float)):
             raise NoProbabilitiesError
-        begins_inside = written.startswith('"') and len(written) <= len(name)
-        total += likely if begins_inside else 0.0
-        written += text
-    if not written.startswith(f'"{name}'):
+        total += likely if 0 < written < end else 0.0
+        written += len(piece)
+    if written <= end:
         raise NoProbabilitiesError
     return total
 
 
-def _lead(tools: Sequence[Mapping[str, Any]], prompts: Prompts) -> list[Message]:
-    """What stands before the question, the same for every question: a server keeps it in its cache.
+def _read(content: str | None) -> Any:
+    try:
+        return json.loads(content or "")
+    except ValueError:
+        return None
 
-    The caller's system prompt is no part of it. It speaks of how to answer, and blurs what is compared here.
-    """
-    listed = "\n".join(
-        f"- {each['function']['name']}: {_first_sentence(each['function'].get('description') or '')}"
+
+def _turn(asked: str, said: str) -> list[Message]:
+    said = json.dumps(said, ensure_ascii=False)
+    return [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+
+
+def _about(tool: Tool) -> tuple[str, str]:
+    """A tool's name, and what it does, in short."""
+    function = tool["function"]
+    return function["name"], _first_sentence(function.get("description") or "")
+
+
+def _own_examples(tools: Sequence[Tool]) -> list[Chosen]:
+    """The worked examples that tools bring along."""
+    return [
+        Chosen(request, *_about(each))
         for each in tools
-    )
-    lead: list[Message] = [{"role": "system", "content": prompts.choose.format(tools=listed)}]
-    given = [
-        (question, each["function"]["name"])
-        for each in tools
-        for question, _ in each["function"].get("examples") or ()
+        for request, _ in each["function"].get("examples") or ()
     ]
-    for question, name in [*chosen_examples(prompts), *given]:
-        lead += [
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": json.dumps(name, ensure_ascii=False)},
-        ]
-    return lead
 
 
 def _first_sentence(description: str) -> str:

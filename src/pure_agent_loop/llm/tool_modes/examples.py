@@ -1,7 +1,7 @@
 """Worked examples for models that have to be shown how, of tools that nobody offers.
 
-They serve twice. They lead each request of `choose` and `fill`. And a model is put them one by one, each
-without its solution: one that gets them all right is able, and is left more freedom.
+They lead each request of `choose` and `fill`. Those of `fill` serve twice: a model is put them one by one,
+each without its solution, and one that gets them all right is able, and is left more freedom.
 """
 
 from __future__ import annotations
@@ -28,24 +28,28 @@ class Filled(NamedTuple):
     calls: list[dict[str, Any]]
 
 
+_NO_TOOL = {
+    "en": (("answer", "No function is needed."), ("other", "Another function.")),
+    "zh": (("answer", "不需要函数。"), ("other", "别的函数。")),
+}
 _CHOSEN = {
     "en": (
-        ("Get us a table for 4 at Blue Garden tonight.", "book_table"),
-        ("Hello, how are you?", "answer"),
-        ("How much is a share of Siemens right now?", "get_stock_price"),
-        ("Write a short poem about autumn.", "answer"),
-        ("Put on something by Miles Davis.", "play_music"),
-        ("Who wrote Hamlet?", "answer"),
-        ("How many feet are 12.5 meters?", "convert_length"),
+        ("Get us a table for 4 at Blue Garden tonight.", "book_table", "Reserve a table in a restaurant."),
+        ("Hello, how are you?", "answer", "No function is needed."),
+        ("How much is a share of Siemens right now?", "get_stock_price", "Current price of a share."),
+        ("Write a short poem about autumn.", "answer", "No function is needed."),
+        ("Put on something by Miles Davis.", "play_music", "Play songs."),
+        ("Who wrote Hamlet?", "answer", "No function is needed."),
+        ("How many feet are 12.5 meters?", "convert_length", "Convert a length to another unit."),
     ),
     "zh": (
-        ("请在蓝园订一张今晚四人的桌子。", "book_table"),
-        ("你好，最近怎么样？", "answer"),
-        ("西门子的股票现在多少钱？", "get_stock_price"),
-        ("写一首关于秋天的短诗。", "answer"),
-        ("放一首邓丽君的歌。", "play_music"),
-        ("《红楼梦》是谁写的？", "answer"),
-        ("12.5 米是多少英尺？", "convert_length"),
+        ("请在蓝园订一张今晚四人的桌子。", "book_table", "在餐厅订桌。"),
+        ("你好，最近怎么样？", "answer", "不需要函数。"),
+        ("西门子的股票现在多少钱？", "get_stock_price", "查询股票现价。"),
+        ("写一首关于秋天的短诗。", "answer", "不需要函数。"),
+        ("放一首邓丽君的歌。", "play_music", "播放某人的歌。"),
+        ("《红楼梦》是谁写的？", "answer", "不需要函数。"),
+        ("12.5 米是多少英尺？", "convert_length", "换算长度单位。"),
     ),
 }
 _FILLED = {
@@ -108,9 +112,28 @@ _ANSWERED = {
 }
 
 
-def chosen_examples(prompts: Prompts) -> list[tuple[str, str]]:
-    """What users asked, and the name of the tool for it."""
-    return [(question, name) for question, name in _examples(prompts, "chosen", _CHOSEN)]
+class Chosen(NamedTuple):
+    """A request, and the tool for it.
+
+    Args:
+        request: What a user asked.
+        name: The tool.
+        description: What it does.
+    """
+
+    request: str
+    name: str
+    description: str
+
+
+def no_tool(prompts: Prompts) -> list[tuple[str, str]]:
+    """What stands for "no tool of these": names and descriptions."""
+    return [(name, description) for name, description in _examples(prompts, "no_tool", _NO_TOOL)]
+
+
+def chosen_examples(prompts: Prompts) -> list[Chosen]:
+    """What users asked, and the tool for it, or one of `no_tool`."""
+    return [Chosen(*each) for each in _examples(prompts, "chosen", _CHOSEN)]
 
 
 def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
@@ -131,7 +154,7 @@ def check_worked_examples(prompts: Prompts) -> None:
     Raises:
         ConfigError: It names the kind, and what belongs there.
     """
-    shapes = {"chosen": 2, "filled": 3, "answered": 3}
+    shapes = {"no_tool": 2, "chosen": 3, "filled": 3, "answered": 3}
     for kind, rows in prompts.worked_examples.items():
         if kind not in shapes:
             raise ConfigError(f"worked_examples has no kind {kind!r}. Use: {', '.join(shapes)}.")
