@@ -64,6 +64,12 @@ class PermissionContext:
         suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
         reason: The rule or the mode that suggests it.
         read_only: The tool is marked as one that changes nothing, or would make this call so.
+        session_id: The session; empty for none.
+        agent: The agent's name; empty for none.
+        task: What the run was asked.
+        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        cwd: The folder the work is in; see `ToolContext`.
+        tasks: The state of each task that the run has given to a subagent, by the task's id.
     """
 
     step: int
@@ -71,6 +77,12 @@ class PermissionContext:
     suggestion: Behavior = "allow"
     reason: str = ""
     read_only: bool = False
+    session_id: str = ""
+    agent: str = ""
+    task: str = ""
+    permission_mode: str = "auto"
+    cwd: str = ""
+    tasks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.task import read_task, tasks_of_lines
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
+from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import (
@@ -152,7 +153,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        help="ask: about what may change something (the default here; that of the library is auto); "
+        "auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
     group.add_argument(
@@ -233,7 +235,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
     typed = rules_of(options)
-    trusted = configure(options, output, workspace, questions)
+    configure(options, output, workspace, questions)
+    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
     with closing(place_for_run(options, workspace, questions, output)) as place:
         found = make_toolset(
             options, workspace, output, trusted=trusted
@@ -243,7 +246,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
         toolset = found.for_model(is_tiny=choice.is_tiny)
-        agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
+        agent = _agent(options, choice, questions, toolset, workspace, trusted=trusted)
         if options.explain and task is not None:
             return _explain(agent, task, options.output_format, output)
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -298,11 +301,12 @@ def _agent(
     choice: Choice,
     questions: Questions | None,
     toolset: Toolset,
+    workspace: Path,
     *,
-    trusted: Path | None,
+    trusted: bool,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:
@@ -314,6 +318,7 @@ def _agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
+        cwd=workspace,
         limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,
