@@ -127,8 +127,8 @@ class TestRun:
     def test_continue_takes_the_session_used_last(self, pal, trip):
         run(pal, ["Hi."], "--session", "other", "hello")
         run(pal, ["Hi."], "--session", trip, "hello again")
-        done, _ = run(pal, ["Yes."], "--continue", "still there?")
-        assert "session trip;" in done.stderr
+        _, server = run(pal, ["Yes."], "--continue", "still there?")
+        assert ("user", "hello again") in said(server)
 
     def test_after_a_failure_it_goes_on_without_a_task(self, pal):
         done, _ = run(pal, [LOOK, status(404, "gone")], "--session", "trip", "what is here?")
@@ -238,7 +238,7 @@ class TestRun:
                 assert terminal.end() == 0
             finally:
                 terminal.close()
-        assert ("a.txt (9 bytes)" in [text for role, text in said(server)]) is bool(result)
+        assert any("a.txt (9 bytes)" in text for role, text in said(server)) is bool(result)
 
     @posix_only
     def test_nobody_is_asked_about_a_kept_call_that_the_options_now_allow(self, pal):
