@@ -26,6 +26,7 @@ LAYERS = [
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
+        prompts.frames
         """,
     ),
     (

@@ -21,6 +21,7 @@ from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import Ruling, call_key, to_arguments
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.contexts import permission_context
 from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
@@ -30,11 +31,8 @@ from pure_agent_loop.permissions import (
     Opinion,
     Permission,
     PermissionRequest,
-    Ruling,
     VerdictError,
     as_permission,
-    call_key,
-    to_arguments,
 )
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str

@@ -6,6 +6,7 @@ import hashlib
 
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.prompts.frames import framed
 
 _MARK_CHARS = 16
 
@@ -26,6 +27,5 @@ def marked(call: ToolCall, text: str, kit: Kit) -> str:
     if tool is None or not tool.untrusted or not text:
         return text
     whole = "\0".join((call.id, call.name, text)).encode("utf-8", "surrogatepass")
-    mark, words = hashlib.sha256(whole).hexdigest()[:_MARK_CHARS], kit.prompts
-    head = words.untrusted.format(source=call.name, mark=mark)
-    return f"{head}\n{text}\n{words.untrusted_end.format(mark=mark)}"
+    mark = hashlib.sha256(whole).hexdigest()[:_MARK_CHARS]
+    return framed(kit.prompts, call.name, mark, text)
