@@ -1,14 +1,20 @@
-"""Asking the person at the terminal whether a folder's own texts may guide the model."""
+"""Texts and settings of a folder: a person trusts them once, as they are, or they stay out."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
-from pure_agent_loop.assistant.trust import guidance_of, is_trusted, trust
+from pure_agent_loop.assistant.trust import Guidance, guidance_of, is_trusted, trust
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.settings.files import File
+from pure_agent_loop.support.terminal import one_line
 
 QUESTION = "Shall the model follow them? [y]es, [n]o: "
+SETTINGS_QUESTION = "Shall they hold here? [y]es, [n]o: "
+_MOST_WIDTH = 2_000  # of a setting
 
 
 def may_guide(workspace: Path, questions: Questions | None, output: Output, *, given: bool) -> bool:
@@ -23,14 +29,59 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
     guidance = guidance_of(workspace)
     if not guidance.names or given:
         return given
-    if is_trusted(guidance):
-        return True
-    if questions is not None:
+
+    def show() -> None:
         output.say(
             f"this folder brings texts for the model, which somebody else may have written: {guidance.shown}"
         )
-        if questions.confirm(QUESTION):
-            trust(guidance)
+
+    return _is_agreed(guidance, questions, output, show, QUESTION)
+
+
+def may_set(
+    file: File, lines: Callable[[], list[str]], questions: Questions | None, output: Output, *, given: bool
+) -> bool:
+    """Whether the settings of a project hold; asked and remembered as in `may_guide`.
+
+    Args:
+        file: Where they stand.
+        lines: What they say, for people.
+        questions: The person at the terminal.
+        output: Told what is left out.
+        given: The option ``--trust-folder``.
+    """
+    place = file.shown.encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(b"settings|%d|%b|%b" % (len(place), place, file.data))
+    guidance = Guidance((file.shown,), digest.hexdigest())
+
+    def show() -> None:
+        output.say(f"this folder brings settings, which somebody else may have written: {guidance.shown}")
+        for line in lines():
+            output.say(f"  it sets {one_line(line, _MOST_WIDTH)}")
+
+    return given or _is_agreed(guidance, questions, output, show, SETTINGS_QUESTION)
+
+
+def _is_agreed(
+    guidance: Guidance,
+    questions: Questions | None,
+    output: Output,
+    show: Callable[[], None],
+    question: str,
+) -> bool:
+    if is_trusted(guidance):
+        return True
+    if questions is not None:
+        show()
+        if questions.confirm(question):
+            _remember(guidance, output)
             return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False
+
+
+def _remember(guidance: Guidance, output: Output) -> None:
+    try:
+        trust(guidance)
+    except OSError as error:
+        output.say(f"this is not remembered: {error.filename}: {error.strerror}")

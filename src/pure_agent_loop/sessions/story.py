@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.messages import META, text_of
+from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.text import as_text
 
@@ -53,6 +54,7 @@ class Story:
         task: What the last run with a task was asked; empty for none.
         stop_reason: Why the last run ended; empty if it is in the middle of something.
         model: The model of the last run.
+        title: What the first run was asked.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Story:
     task: str = ""
     stop_reason: str = ""
     model: str = ""
+    title: str = ""
 
 
 def read_story(records: Sequence[Record]) -> Story:
@@ -122,6 +125,7 @@ class _Reader:
         self._story.stop_reason = ""
         if isinstance(task, str):
             self._story.task = self._greeting = task
+            self._story.title = self._story.title or task
             self._add("task", task, record, step=0)
 
     def _state(self, record: Record, step: int) -> None:
@@ -184,7 +188,7 @@ class _Reader:
         began, state = times.get("running"), next(reversed(times), "")
         self._add(
             "result",
-            text,
+            for_people(text),
             record,
             tool=self._tools.get(call_id, ""),
             failed=call_id in self._failed,

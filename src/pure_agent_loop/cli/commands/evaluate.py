@@ -14,6 +14,8 @@ from pure_agent_loop.cli.arguments import add_model_choice, describe
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG, add_arguments, run
 from pure_agent_loop.llm.base import ChatModel
@@ -62,9 +64,10 @@ def evaluate(options: argparse.Namespace, output: Output) -> int:
         return _evaluate_file(options, output)
 
     def client_for(args: argparse.Namespace) -> ChatModel:
-        choice = choose(args.model, args.base_url, args.thinking, os.environ, output)
+        choice = choose(args.model, args.base_url, args.thinking, os.environ, output, args.configured)
         return ToolModeClient(choice.client, args.tool_mode, prompts_for())
 
+    configure(options, output, Path.cwd(), Questions.at_terminal(output))
     return run(options, client_for)
 
 
