@@ -44,7 +44,7 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local,durable,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
 	@touch $@
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
