@@ -17,7 +17,8 @@ def test_the_defaults():
     assert options.task == ["do", "it"]
     assert (options.output_format, options.workspace, options.max_steps) == ("text", ".", 25)
     assert (options.thinking, options.model, options.temperature, options.system) == ("off", None, None, None)
-    assert (options.quiet, options.no_tools, options.no_color) == (False, False, False)
+    assert (options.quiet, options.no_tools, options.theme) == (False, False, "auto")
+    assert options.given == {"task"}
 
 
 def test_options_may_stand_before_and_after_the_task():
@@ -49,8 +50,12 @@ def test_print_alone_means_run():
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ([], "COMMAND"),
-        (["dance"], 'pal run "your question"'),
+        (["sesions"], "Did you mean sessions?"),
+        (["modle", "list"], "Did you mean model? To ask that: pal run modle"),
+        (["run", "--max-turn", "3", "x"], "Did you mean --max-turns"),
+        (["sessions", "--jsn"], "ACTION"),
+        (["sessions", "lst"], "Did you mean list?"),
+        (["--vresion"], "Did you mean --version"),
         (["run", "--max-tokens", "0", "x"], "'0' is not a whole number from 1"),
         (["run", "--max-seconds", "-1", "x"], "'-1' is not a number of seconds"),
         (["run", "--max-cost", "nan", "x"], "'nan' is not a number above 0"),
@@ -71,7 +76,10 @@ def test_wrong_usage_is_said_and_gives_2(words, named, capsys):
     with pytest.raises(SystemExit) as stop:
         parse(words)
     assert stop.value.code == 2
-    assert named in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert named in shown
+    assert shown.startswith("pal: error: ")  # first what is wrong, then the usage
+    assert shown.splitlines()[-1].startswith("usage: pal")
 
 
 @pytest.mark.parametrize("words", [["--api-key", "sk-canary-123"], ["--api-key=sk-canary-123"]])
@@ -115,7 +123,27 @@ def test_version_and_help_go_to_standard_output(pal):
     assert "--api-key" not in shown.stdout
 
 
-def test_no_command_shows_the_usage_on_standard_error(pal):
+def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
     shown = pal()
     assert (shown.returncode, shown.stdout) == (2, "")
-    assert "usage: pal" in shown.stderr
+    assert "There is no task." in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dance with me"], ["run", "dance with me"]),
+        (["dance"], ["run", "dance"]),
+        (["-m", "x", "why?"], ["run", "-m", "x", "why?"]),
+        (["-P", "work", "doctor"], ["doctor", "-P", "work"]),
+        (["--profile=work", "doctor"], ["doctor", "--profile=work"]),
+        (["-c"], ["run", "-c"]),
+    ],
+)
+def test_what_is_no_command_is_a_question(words, expected):
+    assert vars(parse(words)) == vars(parse(expected))
+
+
+def test_allowed_and_denied_are_other_names():
+    options = parse(["run", "--allowed", "a", "--allow", "b", "--denied", "c", "x"])
+    assert (options.allow, options.deny) == (["a", "b"], ["c"])

@@ -45,7 +45,7 @@ class TestText:
         assert lines[4].startswith("<- list_dir")
         assert [line.split()[0] for line in lines[5:7]] == ["a.txt", "b.txt"]
         assert re.fullmatch(r"pal: completed, 2 steps, 30 tokens, \d+\.\d s", lines[7])
-        assert len(lines) == 8
+        assert lines[8:] == ['pal: to go on: pal -c "..."']
 
     @pytest.mark.parametrize("option", ["-q", "-p", "--quiet", "--print"])
     def test_quiet_shows_the_model_and_the_answer_only(self, pal, option):
@@ -115,6 +115,7 @@ class TestMachineFormats:
             "schema_version": 1,
             "workspace": str(pal.workspace),
             "model": "scripted",
+            "session_id": lines[-1]["session_id"],
         }
         kinds = [line["type"] for line in lines[1:-1]]
         assert kinds[0] == "loop_start"
@@ -175,7 +176,9 @@ class TestExitCodes:
         (pal.workspace / "bin").mkdir()
         module = pal.workspace / "bin" / "sitecustomize.py"
         module.write_text(
-            "import pure_agent_loop.cli.task as t\ndef bad(*_): raise RuntimeError('x')\nt.read_task = bad\n"
+            "import pure_agent_loop.cli.task as t\n"
+            "def bad(*_, **__): raise RuntimeError('x')\n"
+            "t.read_task = bad\n"
         )
         path = f"{module.parent}:{pal.env.get('PYTHONPATH', '')}"
         done = pal("run", "hi", PYTHONPATH=path)

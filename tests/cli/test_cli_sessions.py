@@ -71,11 +71,58 @@ class TestRun:
             assert lines[-1]["session_id"] == "trip"
             assert form == "json" or lines[0]["session_id"] == "trip"
 
-    def test_without_an_option_nothing_is_kept(self, pal, store):
-        done, _ = run(pal, ["Hi."], "hello")
-        assert "session" not in done.stderr
+    def test_with_no_session_nothing_is_kept(self, pal, store):
+        done, _ = run(pal, ["Hi."], "--no-session", "hello")
+        assert "to go on" not in done.stderr
         assert store.list() == []
         assert not store.folder.exists()
+
+    def test_each_run_begins_a_session_of_its_folder(self, pal, store):
+        done, _ = run(pal, ["Hi."], "hello")
+        assert done.stderr.splitlines()[-1] == 'pal: to go on: pal -c "..."'
+        other = pal.workspace / "other"
+        other.mkdir()
+        assert run(pal, ["Hi."], "--workspace", "other", "elsewhere")[0].returncode == 0
+        assert len(store.list()) == 2
+        _, server = run(pal, ["Yes."], "-c", "still there?")
+        assert [text for role, text in said(server) if role == "user"] == ["hello", "still there?"]
+        _, server = run(pal, ["Yes."], "--workspace", "other", "-c", "and here?")
+        assert [text for role, text in said(server) if role == "user"] == ["elsewhere", "and here?"]
+        titles = [
+            row["title"] for row in json.loads(pal("sessions", "list", "--json", "--here").stdout)["sessions"]
+        ]
+        assert titles == ["hello"]
+
+    def test_where_nothing_can_be_written_a_run_goes_on_and_says_so(self, pal, store):
+        home = "/proc/nowhere" if sys.platform == "linux" else "/dev/nowhere"
+        words = ("--no-audit", "--no-snapshots", "--tools", "none")
+        done, _ = run(pal, ["Hi."], *words, "hello", PURE_AGENT_LOOP_HOME=home)
+        assert (done.returncode, done.stdout) == (0, "Hi.\n")
+        assert "pal: nothing of this run is kept: " in done.stderr
+        assert "to go on" not in done.stderr
+        named, _ = run(pal, [], *words, "--session", "trip", "hello", PURE_AGENT_LOOP_HOME=home)
+        assert (named.returncode, named.stdout) == (1, "")  # what was asked for by name is no maybe
+
+    @posix_only
+    def test_resume_without_an_id_lets_a_person_pick(self, pal, trip):
+        run(pal, ["Hi."], "hello")
+        with ScriptedServer(["Yes."]) as server:
+            pal.use(server)
+            terminal = Terminal(pal, "run", "still there?", "-r")
+            try:
+                terminal.until("hello")
+                terminal.until("what is here?")
+                terminal.until("Its number")
+                terminal.type("7\n")
+                terminal.until("Its number")
+                terminal.type("2\n")
+                assert terminal.end() == 0
+            finally:
+                terminal.close()
+        assert ("user", "thank you") in said(server)
+        headless = pal("run", "--no-tools", "yes", "--resume")
+        assert headless.returncode == 2
+        assert f"--resume needs the id of a session here. Those of this folder: {trip}" in headless.stderr
 
     def test_continue_takes_the_session_used_last(self, pal, trip):
         run(pal, ["Hi."], "--session", "other", "hello")
@@ -141,7 +188,7 @@ class TestRun:
     def test_continue_with_nothing_is_an_error(self, pal):
         done = pal("run", "--continue", "hi")
         assert done.returncode == 2
-        assert "There is no session to go on with. Begin one:" in done.stderr
+        assert f"There is no session of {pal.workspace} to go on with. Begin one:" in done.stderr
 
     @pytest.mark.parametrize("option", ["--session", "--resume"])
     @pytest.mark.parametrize("name", ["../x", "", "a b", "nul", ".a", "\x1b[2J"])
@@ -213,18 +260,19 @@ class TestSee:
         assert re.fullmatch(r"other +\d{4}-\d\d-\d\d \d\d:\d\d  \d+\.\d kB  1 step  2 messages", lines[0])
         assert lines[1] == r"    hello there \x1b[2J"
         assert re.match(r"trip .* 3 steps  6 messages$", lines[2])
-        assert lines[3:] == ["    thank you"]
+        assert lines[3:] == ["    what is here? (last: thank you)"]
 
     def test_list_says_what_is_not_finished(self, pal, trip):
         pal("sessions", "fork", trip, "--at", "1", "--as", "other")
         run(pal, [status(404, "gone")], "--session", trip, "more")
         lines = pal("sessions", "list").stdout.splitlines()
-        assert lines[1::2] == ["    (error) more", "    (not finished) what is here?"]
+        assert lines[1::2] == ["    (error) what is here? (last: more)", "    (not finished) what is here?"]
 
     def test_list_as_json(self, pal, trip):
         found = json.loads(pal("sessions", "list", "--json").stdout)
         (row,) = found["sessions"]
         assert (row["id"], row["steps"], row["messages"], row["task"]) == (trip, 3, 6, "thank you")
+        assert (row["title"], row["folder"]) == ("what is here?", str(pal.workspace))
         assert (row["stop_reason"], found["total"], found["schema_version"]) == ("completed", 1, 1)
         assert row["created"] < row["updated"] <= time.time()
         assert row["size_bytes"] > 1_000

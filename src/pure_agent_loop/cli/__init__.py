@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED
-    output = Output(colour=not getattr(options, "no_color", False))
+    output = Output(colour=getattr(options, "theme", "") != "plain")
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))

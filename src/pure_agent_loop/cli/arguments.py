@@ -66,7 +66,15 @@ def add_endpoint(group: argparse._ArgumentGroup) -> None:
         group: Where.
     """
     group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
-    group.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, usually ending in /v1")
+    group.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="an OpenAI-compatible server, usually ending in /v1, or the name of one of your pal.toml",
+    )
+    group.add_argument("-P", "--profile", metavar="NAME", help="settings that your pal.toml has under a name")
+    group.add_argument(
+        "--env-file", metavar="FILE", help="take keys, addresses and models also from there, such as .env"
+    )
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
 
 

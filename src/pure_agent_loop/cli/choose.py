@@ -19,6 +19,7 @@ from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.runs.choose import (
     LOCAL_KEY,
     Choice,
+    Configured,
     Embedded,
     Endpoint,
     Search,
@@ -41,7 +42,12 @@ Do one of these:
 
 
 def choose(
-    model: str | None, base_url: str | None, thinking: str, environ: Mapping[str, str], output: Output
+    model: str | None,
+    base_url: str | None,
+    thinking: str,
+    environ: Mapping[str, str],
+    output: Output,
+    configured: Configured = Configured(),  # noqa: B008 - it never changes
 ) -> Choice:
     """Find the model to use, build its client, and say which one it is and why.
 
@@ -51,30 +57,37 @@ def choose(
         thinking: The thinking level.
         environ: The environment.
         output: Told what is used, and about slow steps.
+        configured: What files of settings add.
 
     Raises:
         PureAgentLoopError: There is nothing to use, or it cannot be started.
     """
-    plan = plan_for(model, base_url, environ)
+    plan = plan_for(model, base_url, environ, configured)
     if isinstance(plan, Endpoint):
         return _open_endpoint(plan, thinking, output.say)
     return _open_embedded(plan, thinking, output.say, SlowSteps(output))
 
 
-def plan_for(model: str | None, base_url: str | None, environ: Mapping[str, str]) -> Endpoint | Embedded:
+def plan_for(
+    model: str | None,
+    base_url: str | None,
+    environ: Mapping[str, str],
+    configured: Configured = Configured(),  # noqa: B008 - it never changes
+) -> Endpoint | Embedded:
     """Find the model to use, without building anything.
 
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
         environ: The environment.
+        configured: What files of settings add.
 
     Raises:
         ConfigError: An address is none, a key is missing, or there is no server for that model.
     """
     from pure_agent_loop.local.engine.models import list_models
 
-    plan = settle(model, base_url, environ, [listed.name for listed in list_models()])
+    plan = settle(model, base_url, environ, [listed.name for listed in list_models()], configured)
     if not isinstance(plan, Search):
         return plan
     found = look_around(plan.model)

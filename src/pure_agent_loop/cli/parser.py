@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.support.terminal import safe_text
+from pure_agent_loop.cli.nearest import did_you_mean
+from pure_agent_loop.support.terminal import is_terminal, safe_text
 
 # Of each command: the module, the name there, and what it is for. `add_NAME(parser)` adds its arguments;
 # `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
 # when standard output takes nothing more.
 COMMANDS = {
     "run": ("run", "run", "do a task"),
+    "chat": ("chat", "chat", "talk with it at the terminal"),
+    "init": ("init", "init", "write settings, with what is at hand"),
+    "config": ("config", "config", "see which settings are in force, and where they come from"),
     "model": ("models", "model", "the embedded model"),
     "eval": ("evaluate", "evaluate", "measure how well a model calls tools"),
     "doctor": ("doctor", "doctor", "find out what a model server can do"),
@@ -32,50 +37,127 @@ COMMANDS = {
     "logs": ("durable", "logs", "what happened in a durable run"),
     "schedule": ("schedule", "schedule", "run agents again and again"),
     "agents": ("agents", "agents", "see and stop tasks of subagents"),
+    "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
+    "man": ("paper", "man", "print the manual page"),
 }
+SETTLED = ("run", "chat", "doctor", "eval")  # commands that settings are for
+_ALIKE = 0.75  # words that are less like a command are a question
+_PROFILE = ("-P", "--profile")
+_USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'
 
 
 class _Parser(argparse.ArgumentParser):
+    inner: argparse.ArgumentParser | None = None  # of the command that is named
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "allow_abbrev": False})  # they would change meaning later
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        hint = ""
-        if "invalid choice" in message and "COMMAND" in message:
-            hint = '\nTo ask something: pal run "your question"'
-        self.exit(2, f"{self.prog}: error: {safe_text(message)}{hint}\n")
+        told = (self.inner or self).prog
+        words = f"{safe_text(message).rstrip('.')}.{self._hint(message)}"
+        self.exit(2, f"pal: error: {words}\n{_USAGE.format(told)}\n")
+
+    def _hint(self, message: str) -> str:
+        """What may have been meant by an option, or by the choice of an action."""
+        if message.startswith("unrecognized"):
+            known = {each for parser in (self, self.inner or self) for each in _options(parser)}
+            hints = (did_you_mean(each, known, most=2) for each in re.findall(r"--[\w-]+", message))
+            return "".join(dict.fromkeys(hints))
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        return did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from action.option_strings if action.help != argparse.SUPPRESS else ()
+        if isinstance(action.choices, dict):
+            for below in action.choices.values():
+                yield from _options(below)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Read a command line. ``pal -p "..."`` is short for ``pal run -p "..."``.
+    """Read a command line. ``pal "..."`` and ``pal -p "..."`` mean ``pal run``; ``pal`` alone is a chat.
 
     Args:
         argv: The words after the program's name.
 
+    Returns:
+        The options; `given` has the names of those that were typed.
+
     Raises:
         SystemExit: It is wrong (code 2), or asked for help or the version (code 0).
     """
-    words = list(argv)
-    if words and words[0] in ("-p", "--print"):
-        words.insert(0, "run")
-    named = next((word for word in words if not word.startswith("-")), "")
-    return _parser(named).parse_args(words)
+    words = _with_command(list(argv))
+    parser = _parser({words[0]})
+    options = parser.parse_args(words)
+    options.given = _given(parser, words)
+    if options.command == "run" and (not argv or argv[0] != "run"):
+        options.command = _alone(options)
+    return options
 
 
-def _parser(named: str) -> _Parser:
-    """The parser of the whole command line; of the commands, only the one named knows its arguments."""
+def _with_command(words: list[str]) -> list[str]:
+    """The words with a command in front."""
+    first = words[0] if words else ""
+    if first in ("-h", "--help", "--version") or first in COMMANDS:
+        return words
+    if first == "help":
+        return [*words[1:2], "--help"]
+    ahead = 2 if first in _PROFILE else 1 if first.startswith("--profile=") else 0
+    if ahead and words[ahead : ahead + 1] and words[ahead] in COMMANDS:
+        return [words[ahead], *words[:ahead], *words[ahead + 1 :]]
+    meant = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
+    if meant:
+        _parser(()).error(f"there is no command {first!r}.{meant} To ask that: pal run {first}")
+    return ["run", *words]
+
+
+def _alone(options: argparse.Namespace) -> str:
+    """Without a task, a person at a terminal wants to talk."""
+    session = options.session or options.resume or options.go_on
+    asked = options.task or options.quiet or options.explain or session
+    return "run" if asked or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
+
+
+def _given(parser: _Parser, words: list[str]) -> frozenset[str]:
+    """The names of the options that were typed; settings fill in the others."""
+    if words[0] not in SETTLED or parser.inner is None:
+        return frozenset()
+    for action in parser.inner._actions:
+        action.default = argparse.SUPPRESS
+    return frozenset(vars(parser.inner.parse_known_args(words[1:])[0]))
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of a command, with its arguments.
+
+    Args:
+        command: Its name.
+    """
+    found = _parser({command}).inner
+    assert found is not None
+    return found
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all commands, all of them loaded."""
+    return _parser(COMMANDS)
+
+
+def _parser(loaded: Collection[str]) -> _Parser:
+    """The parser of the whole command line; of the commands, only those named know their arguments."""
     parser = _Parser(
         prog="pal",
         description="One explicit agent loop for any chat model.",
-        epilog='Shortest use: pal run "Which files are in this folder?"',
+        epilog='Shortest use: pal "Which files are in this folder?"',
     )
     parser.add_argument("--version", action="version", version=f"pure-agent-loop {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command, (_, function, meaning) in COMMANDS.items():
         described = f"{meaning[0].upper()}{meaning[1:]}."
         added = commands.add_parser(command, help=meaning, description=described)
-        if command == named:
+        if command in loaded:
+            parser.inner = added
             getattr(module_of(command), f"add_{function}")(added)
     return parser
 

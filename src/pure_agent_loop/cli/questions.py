@@ -83,12 +83,17 @@ class Questions:
 
     def confirm(self, question: str) -> bool:
         """Ask something before a run; only a yes is one."""
+        line = self.line(question)
+        return line is not None and line.strip().lower() in ("y", "yes")
+
+    def line(self, question: str) -> str | None:
+        """What a person types to a question before a run; None at the end of the input."""
         _forget_typed(self._descriptor)
         self._output.progress(question)
         line = self._read_line()
         if line is None:
             self._output.end_line()
-        return line is not None and line.strip().lower() in ("y", "yes")
+        return line
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads come here

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from pure_agent_loop.errors import ConfigError
@@ -41,6 +42,39 @@ def read_task(
     if needed and not (instruction or piped):
         raise ConfigError(f'There is no task. Give one: pal {command} "your question" (or pipe it in).')
     return instruction or piped
+
+
+def tasks_of_lines(stdin: TextIO | None) -> Iterator[str]:
+    """The tasks of a conversation over a pipe: ``{"type": "user", "content": "..."}``, one object a line.
+
+    Args:
+        stdin: Where the lines come from, until its end.
+
+    Raises:
+        ConfigError: A line is no such object, or too long.
+    """
+    number = 0
+    while stdin is not None and (line := stdin.buffer.readline(MAX_INPUT_BYTES + 1)):
+        number += 1
+        if len(line) > MAX_INPUT_BYTES:
+            raise ConfigError(f"Line {number} of standard input is longer than {MAX_INPUT_BYTES} bytes.")
+        if line.strip():
+            yield _task_of(line, number)
+
+
+def _task_of(line: bytes, number: int) -> str:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    content = (
+        found.get("content") if isinstance(found, dict) and found.keys() == {"type", "content"} else None
+    )
+    if not isinstance(content, str) or not content.strip() or found["type"] != "user":
+        raise ConfigError(
+            f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}}.'
+        )
+    return content
 
 
 def _piped(stdin: TextIO | None, say: Callable[[str], None], optional: bool) -> str:

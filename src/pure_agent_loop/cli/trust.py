@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pure_agent_loop.assistant.notes import project_notes
 from pure_agent_loop.assistant.skills import PROJECT_FOLDER
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.terminal import one_line
 
 QUESTION = "Shall the model follow them? [y]es, [n]o: "
-_MOST_NAMES = 8
+_MOST_NAMES, _MOST_WIDTH = 8, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,15 @@ class Guidance:
         return ", ".join(self.names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def guidance_of(workspace: Path) -> Guidance:
+def guidance_of(workspace: Path, also: Mapping[str, bytes] = MappingProxyType({})) -> Guidance:
     """Look at the notes and the skills of a folder.
 
     Args:
         workspace: The folder.
+        also: What else it brings, by name.
     """
     digest, names = hashlib.sha256(str(workspace.resolve()).encode("utf-8", "surrogateescape")), []
-    for name, data in _files(workspace):
+    for name, data in (*_files(workspace), *also.items()):
         names.append(name)
         for part in (name.encode("utf-8", "surrogateescape"), data):
             digest.update(f"|{len(part)}|".encode() + part)
@@ -58,7 +61,15 @@ def _files(workspace: Path) -> Iterator[tuple[str, bytes]]:
             yield path.relative_to(workspace).as_posix(), hashlib.sha256(path.read_bytes()).digest()
 
 
-def may_guide(workspace: Path, questions: Questions | None, output: Output, *, given: bool) -> bool:
+def may_guide(
+    workspace: Path,
+    questions: Questions | None,
+    output: Output,
+    *,
+    given: bool,
+    also: Mapping[str, bytes] = MappingProxyType({}),
+    lines: Callable[[], list[str]] = list,
+) -> bool:
     """Whether a folder's own texts may guide the model; a person is asked where one is there, and remembered.
 
     Args:
@@ -66,19 +77,31 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
         questions: The person at the terminal.
         output: Told what is left out.
         given: The option ``--trust-folder``; it holds for this run.
+        also: Its settings, by name.
+        lines: What these set.
     """
-    guidance = guidance_of(workspace)
+    guidance = guidance_of(workspace, also)
     if not guidance.names or given:
         return given
-    place = private_folder(data_folder() / "trusted") / guidance.digest
+    place = data_folder() / "trusted" / guidance.digest
     if place.exists():
         return True
     if questions is not None:
         output.say(
             f"this folder brings texts for the model, which somebody else may have written: {guidance.shown}"
         )
+        for line in lines():
+            output.say(f"  it sets {one_line(line, _MOST_WIDTH)}")
         if questions.confirm(QUESTION):
-            place.touch(mode=0o600)
+            _remember(place, output)
             return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False
+
+
+def _remember(place: Path, output: Output) -> None:
+    try:
+        private_folder(place.parent)
+        place.touch(mode=0o600)
+    except OSError as error:
+        output.say(f"this is not remembered: {place}: {error.strerror}")

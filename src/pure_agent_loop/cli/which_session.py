@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.errors import ConfigError, SessionNotFoundError
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.sessions import SessionInfo, SessionStore, check_session_id, default_store
+from pure_agent_loop.sessions import (
+    JsonlStore,
+    SessionInfo,
+    SessionStore,
+    check_session_id,
+    default_store,
+    new_session_id,
+)
 from pure_agent_loop.sessions.export import moment
+from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
     from pure_agent_loop.durable import Engine
 
 NEWEST = 3
+PICK = "?"  # no id: it cannot be one
+MOST_TO_PICK = 20
+MOST_TITLE = 60
+FOLDER = "folder"  # the type of the record that says where a session began
+_PICK_QUESTION = "Which one? Its number, or Enter for none: "
 
 
 class Place:
@@ -29,23 +48,63 @@ class Place:
         session_id: The session; None for nowhere.
         store: The place of the session; None for the usual one.
         engine: The durable runs of that place, if it has any.
+        folder: The folder a new session belongs to; None if it is not written down.
+        database: The address that was given.
+        named: Somebody asked for this session; else the run goes on also where nothing can be kept.
+        is_last: ``--continue`` will find it.
     """
 
     def __init__(
-        self, session_id: str | None = None, store: SessionStore | None = None, engine: Engine | None = None
+        self,
+        session_id: str | None = None,
+        store: SessionStore | None = None,
+        engine: Engine | None = None,
+        folder: Path | None = None,
+        database: str | None = None,
+        *,
+        named: bool = True,
+        is_last: bool = False,
     ) -> None:
         self.session_id = session_id
-        self._store, self._engine = store, engine
+        self._store, self._engine, self._folder, self._named = store, engine, folder, named
+        self._is_last = is_last
+        self._database = database
+        self._history: QueryState | None = None
 
-    def prepare(self, agent: Agent, task: str | None, token: CancelToken) -> Run:
-        """A run there, which knows what came in meanwhile."""
+    def prepare(self, agent: Agent, task: str | None, token: CancelToken, say: Callable[[str], None]) -> Run:
+        """A run there, which knows what came in meanwhile; what is not kept goes on from the run before."""
         inbox = Inbox()
+        try:
+            self._note_folder()
+        except SessionWriteError as error:
+            if self._named:
+                raise
+            say(f"nothing of this run is kept: {error}")
+            self.session_id = None
+        history = self._history.messages if self._history is not None and self.session_id is None else None
         run = agent.prepare(
-            task, cancel_token=token, session_id=self.session_id, sessions=self._store, inbox=inbox
+            task, history, cancel_token=token, session_id=self.session_id, sessions=self._store, inbox=inbox
         )
+        self._history = run.state
         if self.session_id is not None and self._engine is not None:
             self._engine.bring_notices(self.session_id, inbox, run.prompts)
         return run
+
+    def _note_folder(self) -> None:
+        """A new session says where it began."""
+        if self.session_id is None or self._folder is None or self._store is None:
+            return
+        with self._store.open(self.session_id) as log:
+            if not log.records:
+                log.append(FOLDER, {"folder": str(self._folder)})
+
+    def way_on(self) -> str:
+        """Which session it is, and what to type to go on; empty if there is none."""
+        if self.session_id is None:
+            return ""
+        if self._is_last:
+            return "to go on: pal -c"
+        return f"session {self.session_id}; to go on: pal run {to_resume(self.session_id, self._database)}"
 
     def close(self) -> None:
         """Give the connections back."""
@@ -53,33 +112,50 @@ class Place:
             self._engine.close()
 
 
-def place_for_run(options: argparse.Namespace) -> Place:
-    """Where ``run`` is to be kept.
+def is_going_on(options: argparse.Namespace) -> bool:
+    """True if the command goes on with what there is, so that no task is needed."""
+    return options.resume is not None or bool(options.go_on)
+
+
+def place_for_run(
+    options: argparse.Namespace, workspace: Path, questions: Questions | None, output: Output
+) -> Place:
+    """Where ``run`` is to be kept: in a new session of the folder, unless the options say otherwise.
 
     Args:
         options: The parsed command line.
+        workspace: The folder.
+        questions: The person at the terminal, who may pick one.
+        output: Shows which there are.
 
     Raises:
         ConfigError: The id cannot be one, there is none to go on with, or the address is none.
         MissingExtraError: The extra for that kind of database is missing.
         SessionNotFoundError: There is no such session.
     """
-    if options.session is None and options.resume is None and not options.go_on:
-        if options.database is not None:
-            raise ConfigError(
-                "--database says where a session is. Say which: --session ID, --resume ID or --continue."
-            )
-        return Place()
-    if options.explain:
+    named = options.session is not None or is_going_on(options)
+    if options.explain and named:
         raise ConfigError(
             "--explain shows the first request of a new run. Leave out --session, or --explain."
         )
+    if options.database is not None and not named:
+        raise ConfigError(
+            "--database says where a session is. Say which: --session ID, --resume ID or --continue."
+        )
+    if not named and (options.no_session or options.explain):
+        return Place()
     with ExitStack() as undo:
         engine = _open_engine(options.database)
         if engine is not None:
             undo.callback(engine.close)
-        store = default_store() if engine is None else engine.sessions
-        place = Place(_session_id(options, store), store, engine)
+            store: SessionStore = engine.sessions
+            chosen = _session_id(options, store, None, questions, output)
+            place = Place(chosen, store, engine, database=options.database)
+        else:
+            store = default_store()
+            chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
+            is_last = options.go_on or not named
+            place = Place(chosen, store, None, workspace, named=named, is_last=is_last)
         undo.pop_all()
         return place
 
@@ -129,15 +205,66 @@ def _open_engine(database: str | None) -> Engine | None:
     return Engine(database)
 
 
-def _session_id(options: argparse.Namespace, store: SessionStore) -> str:
+def _session_id(
+    options: argparse.Namespace,
+    store: SessionStore,
+    folder: Path | None,
+    questions: Questions | None,
+    output: Output,
+) -> str:
     if options.session is not None:
         return checked(options.session)
-    if options.resume is not None:
+    if options.resume is not None and options.resume != PICK:
         return existing(options.resume, store)
-    found = store.list()
-    if not found:
-        raise ConfigError('There is no session to go on with. Begin one: pal run --session NAME "your task"')
-    return found[0].id
+    found = in_folder(store, folder)
+    if options.resume == PICK:
+        return _picked(list(islice(found, MOST_TO_PICK)), store, questions, output)
+    last = next(found, None)
+    if last is None:
+        where = "" if folder is None else f" of {folder}"
+        raise ConfigError(f'There is no session{where} to go on with. Begin one: pal "your task"')
+    return last.id
+
+
+def in_folder(store: SessionStore, folder: Path | None) -> Iterator[SessionInfo]:
+    """The sessions that began in a folder, the one used last first.
+
+    Args:
+        store: Where they are.
+        folder: The folder; None for all sessions.
+    """
+    for info in store.list():
+        if folder is None or folder_of(store, info.id) == str(folder):
+            yield info
+
+
+def folder_of(store: SessionStore, session_id: str) -> str:
+    """Where a session began; empty if it does not say so, as those of subagents and of databases do not."""
+    first = store.first(session_id) if isinstance(store, JsonlStore) else None
+    return str(first.data.get("folder", "")) if first is not None and first.type == FOLDER else ""
+
+
+def title_of(store: SessionStore, session_id: str) -> str:
+    """The first task of a session, on one line."""
+    try:
+        story = read_story(store.read(session_id).records)
+    except SessionError as error:  # just deleted, or not readable
+        return one_line(f"({error})", MOST_TITLE)
+    return one_line(story.title, MOST_TITLE)
+
+
+def _picked(
+    found: list[SessionInfo], store: SessionStore, questions: Questions | None, output: Output
+) -> str:
+    if not found or questions is None:
+        there = ", ".join(map(_named, found[:NEWEST])) or "there are none"
+        raise ConfigError(f"--resume needs the id of a session here. Those of this folder: {there}.")
+    for number, info in enumerate(found, start=1):
+        output.say(f"{number:>3}  {moment(info.updated)}  {title_of(store, info.id)}")
+    while (line := questions.line(_PICK_QUESTION)) is not None and line.strip():
+        if line.strip().isdecimal() and 1 <= int(line) <= len(found):
+            return found[int(line) - 1].id
+    raise ConfigError("No session was picked.")
 
 
 def existing(session_id: str, store: SessionStore) -> str:

@@ -10,7 +10,7 @@ import logging
 import os
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
@@ -127,8 +127,25 @@ class Search:
     model: str
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What settings in files add to a command.
+
+    Args:
+        origins: Where the model (``model``) and the address (``base_url``) come from, for people.
+        keys: The variables that hold the keys of addresses.
+    """
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
 def settle(
-    model: str | None, base_url: str | None, environ: Mapping[str, str], embedded: Collection[str] = ()
+    model: str | None,
+    base_url: str | None,
+    environ: Mapping[str, str],
+    embedded: Collection[str] = (),
+    configured: Configured = Configured(),
 ) -> Endpoint | Embedded | Search:
     """Decide for a command, from its options and the environment alone, without touching anything.
 
@@ -139,13 +156,17 @@ def settle(
         base_url: The option ``--base-url``.
         environ: The environment.
         embedded: Names of models that can run in this machine.
+        configured: What files of settings add.
 
     Raises:
         ConfigError: An address is none, or a key is missing.
     """
-    name = _first(environ, ("--model", model), "PAL_MODEL", "OPENAI_MODEL")
+    origins = configured.origins
+    name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
     given, name = name, name and replace(name, value=without_protocol(name.value, name.source))
-    url = _first(environ, ("--base-url", base_url), "PAL_BASE_URL", "OPENAI_BASE_URL")
+    url = _first(
+        environ, (origins.get("base_url", "--base-url"), base_url), "PAL_BASE_URL", "OPENAI_BASE_URL"
+    )
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
     if name and name == given and is_embedded_name(name.value) and url is None:
         return Embedded(name.value, f"asked for by {name.source}")
@@ -153,6 +174,8 @@ def settle(
         return Embedded(f"local:{name.value}", f"asked for by {name.source}")
     wanted = name.value if name else ""
     if url:
+        own = configured.keys.get(url.value)
+        key = key if own is None else Setting(_value_of(own, environ), own, 0)
         return Endpoint(wanted, _check_url(url), _key_for(url, key), f"asked for by {url.source}")
     if key:
         return Endpoint(wanted, DEFAULT_URL, key.value, f"{key.source} is set")
@@ -165,6 +188,12 @@ def _first(environ: Mapping[str, str], option: tuple[str, str | None], *variable
         if value and value.strip():
             return Setting(value.strip(), source, rank)
     return None
+
+
+def _value_of(variable: str, environ: Mapping[str, str]) -> str:
+    if not environ.get(variable, "").strip():
+        raise ConfigError(f"The variable {variable} is not set; your settings say that it holds the key.")
+    return environ[variable].strip()
 
 
 def _check_url(url: Setting) -> str:

@@ -49,6 +49,7 @@ class Story:
         task: What the last run with a task was asked; empty for none.
         stop_reason: Why the last run ended; empty if it is in the middle of something.
         model: The model of the last run.
+        title: What the first run was asked.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Story:
     task: str = ""
     stop_reason: str = ""
     model: str = ""
+    title: str = ""
 
 
 def read_story(records: Sequence[Record]) -> Story:
@@ -115,6 +117,7 @@ class _Reader:
         self._story.stop_reason = ""
         if isinstance(task, str):
             self._story.task = self._greeting = task
+            self._story.title = self._story.title or task
             self._add("task", task, record, step=0)
 
     def _state(self, record: Record, step: int) -> None:

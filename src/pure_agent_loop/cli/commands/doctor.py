@@ -8,6 +8,7 @@ import platform
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pure_agent_loop._version import __version__
@@ -17,6 +18,8 @@ from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, plan_for
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import PREFIX, Output
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -61,7 +64,8 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def doctor(options: argparse.Namespace, output: Output) -> int:
     """Examine a server and return the exit code."""
-    plan = plan_for(options.model, options.base_url, os.environ)
+    configure(options, output, Path.cwd(), Questions.at_terminal(output))
+    plan = plan_for(options.model, options.base_url, os.environ, options.configured)
     with _target_for(plan, output) as target:
         report = _examine(target, options.timeout, output)
     has_key = not target.is_embedded and target.api_key != LOCAL_KEY

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.arguments import (
     add_database,
     add_limits,
@@ -19,25 +19,30 @@ from pure_agent_loop.cli.arguments import (
     limits_of,
 )
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.exits import DONE, code_for_stop
-from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
+from pure_agent_loop.cli.one_run import OneRun
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions, way_out
-from pure_agent_loop.cli.task import read_task
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.task import read_task, tasks_of_lines
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
-from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.view import Outcome, Progress, is_question
-from pure_agent_loop.cli.which_session import Place, place_for_run, to_resume
+from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
-from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.permissions import (
+    PERMISSION_MODES,
+    AskFunction,
+    Permission,
+    PermissionRequest,
+    PermissionRules,
+)
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.runs.rules import check_rules
-from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.language import LANGUAGES
+from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import ToolRegistry
 
+INPUT_FORMATS = ("text", "stream-json")
+THEMES = ("auto", "plain")
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 MODES = ("react", "single")
 SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
@@ -118,14 +123,27 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
 
 def _add_session_options(group: argparse._ArgumentGroup) -> None:
     which = group.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="keep the run in a session of that name, new or old")
     which.add_argument(
+        "--session",
+        metavar="ID",
+        help="keep the run in a session of that name, new or old (default: a new one)",
+    )
+    which.add_argument(
+        "-c",
         "--continue",
         action="store_true",
         dest="go_on",
-        help="go on with the session used last; without a task, with what was being done",
+        help="go on with the last session of this folder; without a task, with what was being done",
     )
-    which.add_argument("--resume", metavar="ID", help="go on with that session, with or without a task")
+    which.add_argument(
+        "-r",
+        "--resume",
+        metavar="ID",
+        nargs="?",
+        const=PICK,
+        help="go on with that session, with or without a task; without an ID: pick one of this folder",
+    )
+    which.add_argument("--no-session", action="store_true", help="keep nothing of this run")
     add_database(group)
 
 
@@ -152,7 +170,7 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use AGENTS.md and the skills of this folder without asking whether they are trusted",
+        help="use AGENTS.md, the skills and pal.toml of this folder without asking whether they are trusted",
     )
     group.add_argument(
         "--unsandboxed-shell",
@@ -161,9 +179,15 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--no-snapshots", action="store_true", help="do not keep what 'pal undo' needs")
     group.add_argument("--no-audit", action="store_true", help="do not write calls to the audit log")
-    for behavior, meaning in (("allow", "are allowed"), ("deny", "are denied"), ("ask", "are asked about")):
+    for behavior, also, meaning in (
+        ("allow", ("--allowed",), "are allowed"),
+        ("deny", ("--denied",), "are denied"),
+        ("ask", (), "are asked about"),
+    ):
         group.add_argument(
             f"--{behavior}",
+            *also,
+            dest=behavior,
             action="append",
             default=[],
             metavar="RULE",
@@ -172,6 +196,12 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_output_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--input-format",
+        choices=INPUT_FORMATS,
+        default="text",
+        help="text: the task; stream-json: one object a line for each task of a conversation",
+    )
     group.add_argument(
         "--output-format",
         choices=OUTPUT_FORMATS,
@@ -182,38 +212,81 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
         "-p", "--print", action="store_true", dest="quiet", help="the answer only, no progress"
     )
     group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="the same")
-    group.add_argument("--no-color", action="store_true", help="no colours (also: NO_COLOR=1)")
+    group.add_argument(
+        "--theme", choices=THEMES, default="auto", help="auto (the default); plain: no colours"
+    )
+    group.add_argument("--no-color", action="store_const", dest="theme", const="plain", help="--theme plain")
+    group.add_argument(
+        "--language", choices=LANGUAGES, help="of what the framework says to the model (default: en)"
+    )
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Do the task and return the exit code."""
-    workspace = _workspace(options.workspace)
-    with closing(place_for_run(options)) as place:
-        return _run(options, output, workspace, place)
-
-
-def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Place) -> int:
-    if options.go_on or options.resume is not None:
-        task = read_task(options.task, output.say, needed=False) or None
-    else:
-        task = read_task(options.task, output.say)
+    workspace = workspace_of(options.workspace)
+    lines = options.input_format == "stream-json"
+    if lines and (options.output_format != "stream-json" or options.task or options.explain):
+        raise ConfigError(
+            "--input-format stream-json takes its tasks from standard input, not from the command line; it "
+            "needs --output-format stream-json and goes without --explain."
+        )
+    task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
-    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
-    found = make_toolset(
-        options, workspace, output, trusted=trusted
-    )  # what is wrong with it is said before a model starts
-    check_rules(rules_of(options), found.tools, found.subagents, hint="")
-    choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
-    toolset = found.for_model(is_tiny=choice.is_tiny)
-    agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
-    if options.explain and task is not None:
-        return _explain(agent, task, options.output_format, output)
-    if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
-        output.say(toolset.shell.describe())
-    return _Session(options, output, choice.model, workspace, questions, place).run(agent, task)
+    typed = rules_of(options)
+    trusted = configure(options, output, workspace, questions)
+    with closing(place_for_run(options, workspace, questions, output)) as place:
+        found = make_toolset(
+            options, workspace, output, trusted=trusted
+        )  # what is wrong with it is said before a model starts
+        _check_rules(typed, options, found, output)
+        choice = choose(
+            options.model, options.base_url, options.thinking, os.environ, output, options.configured
+        )
+        toolset = found.for_model(is_tiny=choice.is_tiny)
+        agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
+        if options.explain and task is not None:
+            return _explain(agent, task, options.output_format, output)
+        if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
+            output.say(toolset.shell.describe())
+
+        def do(task: str | None, *, first: bool = True) -> int:
+            one = OneRun(options, output, choice.model, workspace, questions, place)
+            return one.run(agent, task, first=first)
+
+        return _conversation(do) if lines else do(task)
 
 
-def _workspace(name: str) -> Path:
+def _check_rules(typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output) -> None:
+    """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
+    check_rules(typed, found.tools, found.subagents, hint="")
+    try:
+        if options.tools == "all" and not options.no_tools:
+            check_rules(rules_of(options), found.tools, found.subagents, hint="")
+    except ConfigError as error:
+        output.say(f"pal.toml: {error}")
+
+
+def _conversation(do: Callable[..., int]) -> int:
+    """Each line is a task; they go on from one another. The code is that of the last."""
+    code, first = USAGE, True
+    for task in tasks_of_lines(sys.stdin):
+        code, first = do(task, first=first), False
+        if code == INTERRUPTED:
+            break
+    if first:
+        raise ConfigError('There is no task. Write lines such as {"type": "user", "content": "..."}.')
+    return code
+
+
+def workspace_of(name: str) -> Path:
+    """The folder of the option ``--workspace``.
+
+    Args:
+        name: What was given.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"--workspace={name} is not a folder.")
@@ -257,8 +330,7 @@ def _answers(
     options: argparse.Namespace, toolset: Toolset, questions: Questions | None
 ) -> AskFunction | None:
     """Answers questions. Those that a session has kept may be answered by the options of now."""
-    is_new = options.session is None and options.resume is None and not options.go_on
-    if is_new:
+    if options.session is None and not is_going_on(options):
         return None if questions is None else questions.wait
     tools = ToolRegistry(toolset.tools)
 
@@ -277,101 +349,3 @@ def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
         kind = {"type": "explanation"} if form == "stream-json" else {}
         output.json({**kind, **explanation.to_dict()})
     return DONE
-
-
-class _Session:
-    """One run with its output format."""
-
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        output: Output,
-        model: str,
-        workspace: Path,
-        questions: Questions | None,
-        place: Place,
-    ) -> None:
-        self._format: str = options.output_format
-        self._quiet: bool = options.quiet or self._format == "stream-json"
-        self._output = output
-        self._workspace = workspace
-        self._progress = Progress(output, quiet=self._quiet)
-        self._outcome = Outcome()
-        self._rules = rules_of(options)
-        self._questions = questions
-        self._place = place
-        self._options = options
-        self._names = {"model": model, **({"session_id": place.session_id} if place.session_id else {})}
-
-    def run(self, agent: Agent, task: str | None) -> int:
-        token = CancelToken()
-        begun = time.monotonic()
-        prepared = self._place.prepare(agent, task, token)
-        kept_questions = self._kept_questions(agent, prepared.state)
-        self._begin()
-        with Interrupts(token, self._output) as interrupts, closing(prepared.stream_sync()) as events:
-            for event in events:
-                self._take(event, interrupts)
-                if event.type is EventType.LOOP_START:
-                    for kept in kept_questions:
-                        self._take(kept, interrupts)
-        self._end(time.monotonic() - begun)
-        return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
-
-    def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
-        """Calls that the session has been waiting with; no event of this run will tell about them."""
-        return [
-            Event.permission(each.step, each.tool, each.args, "ask", each.reason, each.call_id)
-            for each in state.questions
-            if suggest(self._options, each, agent.tools, self._questions).behavior == "ask"
-        ]
-
-    def _begin(self) -> None:
-        self._lines = JsonLinesRenderer(stream=True)
-        if self._format == "stream-json":
-            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
-
-    def _take(self, event: Event, interrupts: Interrupts) -> None:
-        asked = is_question(event) and self._questions is not None
-        self._outcome.note(event)
-        if not asked:  # a question shows its call itself, and all of it
-            self._progress.show(event)
-        if self._format == "stream-json":
-            self._output.result(self._lines.render(event))
-        if asked and self._questions is not None:
-            self._questions.ask(event, interrupts)
-
-    def _end(self, seconds: float) -> None:
-        outcome = self._outcome
-        if self._format == "text":
-            self._write_answer()
-        else:
-            kind = {"type": "result"} if self._format == "stream-json" else {}
-            self._output.json({**kind, **outcome.to_dict(), **self._names})
-        if outcome.error:
-            self._output.fail(outcome.error)
-        for question in outcome.questions if outcome.is_waiting else ():
-            self._output.fail(way_out(question, self._rules))
-        if outcome.stop_reason != "completed" or not self._quiet:
-            self._output.say(_footer(outcome, seconds))
-            if name := self._place.session_id:
-                more = ' "..."' if outcome.stop_reason == "completed" else ""
-                words = to_resume(name, self._options.database)
-                self._output.say(f"session {name}; to go on: pal run {words}{more}")
-
-    def _write_answer(self) -> None:
-        answer = safe_text(self._outcome.content).strip("\n")
-        already = safe_text(self._progress.shown_answer).strip("\n")
-        if answer and answer != already:
-            self._output.result(f"{answer}\n")
-
-
-def _footer(outcome: Outcome, seconds: float) -> str:
-    tokens = outcome.usage.get("total_tokens")
-    parts = [
-        one_line(outcome.stop_reason),
-        f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}",
-        *([f"{tokens} tokens"] if tokens else []),
-        f"{seconds:.1f} s",
-    ]
-    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""The command ``sessions``: see, export, fork, repair and delete what ``run --session`` keeps."""
+"""The command ``sessions``: see, export, fork, repair and delete what runs keep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
+from pure_agent_loop.cli.which_session import (
+    MOST_TITLE,
+    at_database,
+    checked,
+    existing,
+    folder_of,
+    in_folder,
+    store_for,
+    to_resume,
+)
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
 from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
@@ -46,13 +55,14 @@ examples:
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "See and change the sessions that 'pal run --session' keeps.", _EPILOG)
+    describe(parser, "See and change the sessions that 'pal' keeps.", _EPILOG)
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="the sessions, the one used last first")
     add_count(listing)
     add_json(listing)
     add_database(listing)
     listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
+    listing.add_argument("--here", action="store_true", help="only those that began in this folder")
     show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
     export = _with_id(actions, "export", "a session as a document, in full")
@@ -82,7 +92,7 @@ def sessions(options: argparse.Namespace, output: Output) -> int:
 
 
 def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
-    every = store.list()
+    every = list(in_folder(store, Path.cwd() if options.here else None))
     children = {record.session_id for record in TaskStore().list()}
     found = [info for info in every if options.all or info.id not in children]
     shown = [_summary(info, store) for info in found[: options.limit]]
@@ -97,8 +107,12 @@ def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> i
         output.say(f"{len(every) - len(found)} more are of subagents: pal sessions list --all")
     if not found:
         there = at_database(options.database)
-        output.say(f'there are no sessions; begin one: pal run --session NAME{there} "your task"')
+        output.say(f"there are no sessions; begin one: {_begin(there)}")
     return DONE
+
+
+def _begin(database: str) -> str:
+    return f'pal run --session NAME{database} "your task"' if database else 'pal "your task"'
 
 
 def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
@@ -109,6 +123,7 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
         return {**row, "problem": str(error)}
     story = read_story(loaded.records)
     row.update(steps=story.steps, messages=story.messages, task=story.task, stop_reason=story.stop_reason)
+    row.update(title=one_line(story.title, MOST_TITLE), folder=folder_of(store, info.id))
     return {**row, "problem": "; ".join(loaded.problems)} if loaded.problems else row
 
 
@@ -120,8 +135,14 @@ def _row(row: dict[str, Any], width: int) -> str:
     if row.get("problem"):
         words.append("damaged")
     about_it = f"({', '.join(words)}) " if words else ""
-    task = one_line(about_it + row.get("task", row.get("problem", "")), width - 4)
+    task = one_line(about_it + _tasks(row), width - 4)
     return f"{'  '.join(parts)}\n    {task}".rstrip() + "\n"
+
+
+def _tasks(row: dict[str, Any]) -> str:
+    """The first task, and the last if it is another one."""
+    first, last = row.get("title", row.get("problem", "")), row.get("task", "")
+    return first if one_line(last, MOST_TITLE) in ("", first) else f"{first} (last: {last})"
 
 
 def _standing(row: dict[str, Any]) -> str:

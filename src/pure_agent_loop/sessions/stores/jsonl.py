@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import stat
@@ -107,6 +108,15 @@ class JsonlStore:
         except OSError as error:
             raise SessionReadError(f"Cannot read {path}: {error}") from error
         return Loaded(found.records, found.problems)
+
+    def first(self, session_id: str) -> Record | None:
+        """The first record of a session, without reading the rest; None if there is none that is whole."""
+        try:
+            with _open_for_reading(self._path(session_id)) as source:
+                found = parse(io.BytesIO(source.readline(_FIRST_LOOK)))
+        except (OSError, SessionError):
+            return None
+        return found.records[0] if found.records else None
 
     def list(self) -> Sequence[SessionInfo]:
         """Every session, the one used last first.

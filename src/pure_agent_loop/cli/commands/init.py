@@ -1,0 +1,158 @@
+"""The command ``init``: write a ``pal.toml`` with comments, and with the servers that are at hand."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pure_agent_loop.cli.arguments import describe
+from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
+from pure_agent_loop.cli.settings.files import NAME, user_path
+from pure_agent_loop.cli.settings.keys import GROUPS, IN_PROJECT, Key, all_keys
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.portal import run_sync
+
+_EPILOG = """\
+examples:
+  pal init
+  pal init --project
+"""
+_WIDTH = 100
+_EXAMPLES = {
+    "model": "gpt-4o-mini",
+    "base_url": "work",
+    "temperature": 0.7,
+    "system": "You are a careful engineer.",
+    "language": "zh",
+    "rules.allow": ["edit_file(path=docs/*)", "shell(npm test)"],
+    "rules.ask": ["read_file(path=private/*)"],
+    "rules.deny": ["read_file(path=*.env)"],
+    "limits.max_tokens": 500_000,
+    "limits.max_seconds": 600,
+    "limits.max_cost": 0.5,
+    "limits.price": [0.15, 0.6],
+}
+_HEAD = """\
+Settings of pal, for all your projects. What is typed goes before them, then a profile that -P names,
+then the environment, then the pal.toml of a project. 'pal config show --origin' says what holds.
+No key stands here: api_key_env names the variable that holds it."""
+_PROJECT_HEAD = """\
+Settings of pal for this project. They go before your own, and are used once you trust them: pal asks,
+and asks again when they change. A project cannot say where keys go, nor loosen the sandbox."""
+_SERVER = """\
+[servers.work]
+base_url = "https://models.example/v1"
+api_key_env = "WORK_API_KEY"
+model = "big-model"
+"""
+_PROFILE = '[profiles.careful]\npermission_mode = "plan"\ntools = "read"'
+
+
+def add_init(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments.
+
+    Args:
+        parser: Of the command.
+    """
+    describe(
+        parser,
+        "Write a pal.toml with all settings as comments. Yours names the servers that run here.",
+        _EPILOG,
+    )
+    parser.add_argument("--project", action="store_true", help="one for this folder, instead of your own")
+    parser.add_argument("--force", action="store_true", help="write over one that is there")
+
+
+def init(options: argparse.Namespace, output: Output) -> int:
+    """Write the file and return the exit code.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+
+    Raises:
+        ConfigError: There is one, or it cannot be written.
+        ResultLostError: Standard output takes nothing more.
+    """
+    path = Path.cwd() / NAME if options.project else user_path()
+    if path.exists() and not options.force:
+        raise ConfigError(f"{path} is there already. To write over it: --force.")
+    found = {} if options.project else _servers_here(output)
+    keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
+    text = _text(found, keys, project=options.project)
+    try:
+        if not options.project:
+            private_folder(path.parent)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from error
+    for name, (url, model) in found.items():
+        output.say(f"found {model} at {url}: the server {name!r}")
+    for name in keys:
+        output.say(f"{name} is set")
+    output.result(f"{path}\n")
+    return DONE
+
+
+def _servers_here(output: Output) -> dict[str, tuple[str, str]]:
+    """The model servers that run on this machine and may be used: addresses and models by name."""
+    from pure_agent_loop.local.engine.detect import KNOWN_PORTS, Found, find_server
+
+    async def look() -> list[Found | None]:
+        one = [find_server({name: port}, on_refusal=output.say) for name, port in KNOWN_PORTS.items()]
+        return await asyncio.gather(*one)
+
+    found = [each for each in run_sync(look()) if each is not None]
+    return {re.sub(r"\W+", "-", each.name.lower()): (each.base_url, each.model) for each in found}
+
+
+def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:
+    lines = [*_comment(_PROJECT_HEAD if project else _HEAD), ""]
+    if keys:
+        lines += [
+            *_comment(f"{' and '.join(keys)}: set when this was written, and used without any setting."),
+            "",
+        ]
+    at_hand = next(iter(servers), "") if not keys else ""
+    known = all_keys()
+    for name, key in known.items():
+        if "." not in name:
+            lines += _setting(key, project=project, value=at_hand if name == "base_url" else "")
+    for group in GROUPS:
+        lines.append(f"[{group}]")
+        for name, key in known.items():
+            if name.startswith(f"{group}."):
+                lines += _setting(key, project=project)
+    for name, (url, model) in servers.items():
+        lines += [f"[servers.{name}]", f"base_url = {json.dumps(url)}", f"model = {json.dumps(model)}", ""]
+    if not project:
+        lines += [*_comment(_SERVER.rstrip()), "", *_comment(_PROFILE)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _setting(key: Key, *, project: bool, value: str = "") -> Iterator[str]:
+    """Its help, and itself: as a comment unless there is a value."""
+    choices = IN_PROJECT.get(key.name) if project else key.action.choices
+    about = (key.action.help or "").removesuffix("; repeatable")
+    about = f"false: {about}" if key.is_inverse else about
+    more = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
+    yield from _comment("\n".join(textwrap.wrap(f"{about}{more}", _WIDTH)))
+    name = key.name.rpartition(".")[2]
+    if value:
+        yield f"{name} = {json.dumps(value)}"
+    else:
+        yield f"# {name} = {json.dumps(_EXAMPLES.get(key.name, key.default))}"
+    yield ""
+
+
+def _comment(text: str) -> Iterable[str]:
+    return (f"# {line}".rstrip() for line in text.split("\n"))

@@ -1,0 +1,152 @@
+"""One run of the command line with its output format, from the first event to the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import closing
+from pathlib import Path
+
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.exits import code_for_stop
+from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import Questions, way_out
+from pure_agent_loop.cli.slow import Waiting
+from pure_agent_loop.cli.toolset import rules_of, suggest
+from pure_agent_loop.cli.view import Outcome, Progress, is_question
+from pure_agent_loop.cli.which_session import Place
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.support.terminal import one_line, safe_text
+
+
+class OneRun:
+    """One run with its output format.
+
+    Args:
+        options: The parsed command line.
+        output: Where to write.
+        model: Its name.
+        workspace: The folder it works in.
+        questions: The person at the terminal.
+        place: Where it is kept.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        output: Output,
+        model: str,
+        workspace: Path,
+        questions: Questions | None,
+        place: Place,
+    ) -> None:
+        self._format: str = options.output_format
+        self._quiet: bool = options.quiet or self._format == "stream-json"
+        self._output = output
+        self._workspace = workspace
+        self._progress = Progress(output, quiet=self._quiet)
+        self._outcome = Outcome()
+        self._rules = rules_of(options)
+        self._questions = questions
+        self._place = place
+        self._options = options
+        self._model = model
+
+    def run(self, agent: Agent, task: str | None, *, first: bool = True) -> int:
+        """Do a task and return the exit code.
+
+        Args:
+            agent: Who does it.
+            task: The task; None to go on with what was being done.
+            first: No other one stands before it in the same output.
+
+        Raises:
+            PureAgentLoopError: It cannot begin.
+            ResultLostError: Standard output takes nothing more.
+        """
+        token = CancelToken()
+        begun = time.monotonic()
+        prepared = self._place.prepare(agent, task, token, self._output.say)
+        kept_questions = self._kept_questions(agent, prepared.state)
+        self._begin(first=first)
+        with (
+            Waiting(self._output, enabled=self._quiet) as self._waiting,
+            Interrupts(token, self._output) as interrupts,
+            closing(prepared.stream_sync()) as events,
+        ):
+            for event in events:
+                self._take(event, interrupts)
+                if event.type is EventType.LOOP_START:
+                    for kept in kept_questions:
+                        self._take(kept, interrupts)
+        self._end(time.monotonic() - begun)
+        return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
+
+    def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
+        """Calls that the session has been waiting with; no event of this run will tell about them."""
+        return [
+            Event.permission(each.step, each.tool, each.args, "ask", each.reason, each.call_id)
+            for each in state.questions
+            if suggest(self._options, each, agent.tools, self._questions).behavior == "ask"
+        ]
+
+    @property
+    def _names(self) -> dict[str, str]:
+        session = self._place.session_id
+        return {"model": self._model, **({"session_id": session} if session else {})}
+
+    def _begin(self, *, first: bool) -> None:
+        self._lines = JsonLinesRenderer(stream=True)
+        if self._format == "stream-json" and first:
+            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
+
+    def _take(self, event: Event, interrupts: Interrupts) -> None:
+        asked = is_question(event) and self._questions is not None
+        self._outcome.note(event)
+        self._waiting.note(event)
+        if not asked:  # a question shows its call itself, and all of it
+            self._progress.show(event)
+        if self._format == "stream-json":
+            self._output.result(self._lines.render(event))
+        if asked and self._questions is not None:
+            self._waiting.wait_for("")
+            self._questions.ask(event, interrupts)
+            self._waiting.wait_for(event.data["tool"])
+
+    def _end(self, seconds: float) -> None:
+        outcome = self._outcome
+        if self._format == "text":
+            self._write_answer()
+        else:
+            kind = {"type": "result"} if self._format == "stream-json" else {}
+            self._output.json({**kind, **outcome.to_dict(), **self._names})
+        if outcome.error:
+            self._output.fail(outcome.error)
+        for question in outcome.questions if outcome.is_waiting else ():
+            self._output.fail(way_out(question, self._rules))
+        if outcome.stop_reason != "completed" or not self._quiet:
+            self._output.say(_footer(outcome, seconds))
+            more = ' "..."' if outcome.stop_reason == "completed" else ""
+            if way := self._place.way_on():
+                self._output.say(f"{way}{more}")
+
+    def _write_answer(self) -> None:
+        answer = safe_text(self._outcome.content).strip("\n")
+        already = safe_text(self._progress.shown_answer).strip("\n")
+        if answer and answer != already:
+            self._output.result(f"{answer}\n")
+
+
+def _footer(outcome: Outcome, seconds: float) -> str:
+    tokens = outcome.usage.get("total_tokens")
+    parts = [
+        one_line(outcome.stop_reason),
+        f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}",
+        *([f"{tokens} tokens"] if tokens else []),
+        f"{seconds:.1f} s",
+    ]
+    return ", ".join(parts)

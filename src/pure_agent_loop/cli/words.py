@@ -1,0 +1,43 @@
+"""What the command line says to somebody who starts it for the first time, in English and Chinese."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES, Pairs
+
+_SENTENCES: Pairs = {
+    "uses": ("It will use {model} at {place}: {why}.", "将使用 {place} 的 {model}：{why}。"),
+    "embedded": (
+        "It will use {model}, embedded here: {why}. It is a tiny demonstration model.",
+        "将使用内置于本机的 {model}：{why}。这是很小的演示模型。",
+    ),
+    "nothing": ("There is no model to use: {why}", "没有可用的模型：{why}"),
+    "may": (
+        "It may read {folder} and asks before it changes anything; {shell}.",
+        "它可以读取 {folder}，改动任何内容之前都会先询问；{shell}。",
+    ),
+    "next": (
+        'Next: pal "Which files are here?"  Settings: pal init  All else: pal --help',
+        '下一步：pal "这里有哪些文件？"  设置：pal init  其余：pal --help',
+    ),
+    "next_nothing": (
+        "Next: export OPENAI_API_KEY=...  or: ollama serve  or: pip install '.[local]'  Then: pal",
+        "下一步：export OPENAI_API_KEY=...  或：ollama serve  或：pip install '.[local]'  然后：pal",
+    ),
+}
+
+
+def say(name: str, environ: Mapping[str, str] = os.environ, /, **values: object) -> str:
+    """A sentence for a person: in the language that is set, else in that of the system.
+
+    Args:
+        name: Of the sentence.
+        environ: The environment.
+        values: For the names in braces.
+    """
+    wanted = (environ.get(each, "") for each in (LANGUAGE_VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"))
+    language = next((each for each in wanted if each), "")[:2].lower()
+    pair = _SENTENCES[name]
+    return pair[LANGUAGES.index(language) if language in LANGUAGES else 0].format(**values)
