@@ -83,8 +83,7 @@ def may_guide(
     guidance = guidance_of(workspace, also)
     if not guidance.names or given:
         return given
-    place = data_folder() / "trusted" / guidance.digest
-    if place.exists():
+    if _place_of(guidance).exists():
         return True
     if questions is not None:
         output.say(
@@ -93,15 +92,27 @@ def may_guide(
         for line in lines():
             output.say(f"  it sets {one_line(line, _MOST_WIDTH)}")
         if questions.confirm(QUESTION):
-            _remember(place, output)
+            if problem := remember(guidance):
+                output.say(problem)
             return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False
 
 
-def _remember(place: Path, output: Output) -> None:
+def remember(guidance: Guidance) -> str:
+    """Texts are trusted from now on, as they are. Returns what went wrong, if that cannot be kept.
+
+    Args:
+        guidance: The texts.
+    """
+    place = _place_of(guidance)
     try:
         private_folder(place.parent)
         place.touch(mode=0o600)
     except OSError as error:
-        output.say(f"this is not remembered: {place}: {error.strerror}")
+        return f"this is not remembered: {place}: {error.strerror}"
+    return ""
+
+
+def _place_of(guidance: Guidance) -> Path:
+    return data_folder() / "trusted" / guidance.digest

@@ -1,0 +1,230 @@
+"""Questions of a conversation: all that is asked is shown, and the next line that is typed is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.cli.chat.kinds import EDITS, keep_rules, kind_of
+from pure_agent_loop.cli.chat.talk import Shared
+from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.cli.questions import question_text
+from pure_agent_loop.cli.toolset import suggest
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.terminal import excerpt
+from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.workspace import Workspace
+
+MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
+_IN_DIFF = ("content", "old_text", "new_text", "replace_all")
+_MAX_BYTES = 2_000_000
+_YES = Permission("allow")
+
+
+@dataclass(slots=True)
+class Pending:
+    """A question that waits for its answer.
+
+    Args:
+        question: The call; None for a question of ours, which only yes and no answer.
+        answered: Becomes the answer.
+        kind: Rules for calls of this kind.
+        text: All that is asked.
+        diff: What would be changed; empty if that is no change of a file.
+        is_edited: The next line is the call as the person wants it.
+    """
+
+    question: PermissionRequest | None
+    answered: asyncio.Future[Permission]
+    kind: list[str]
+    text: str = ""
+    diff: str = ""
+    is_edited: bool = False
+
+
+class Desk:
+    """Asks one question at a time.
+
+    Args:
+        shared: Its options take the rules that a person agrees to.
+        say: Shows words; its second argument is their role.
+        show_diff: Shows a diff: its name, its text, and how many lines at most.
+        changed: Called when a question comes or goes.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        say: Callable[[str, str], None],
+        show_diff: Callable[[str, str, int | None], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.pending: Pending | None = None
+        self._shared, self._say, self._show_diff, self._changed = shared, say, show_diff, changed
+        self._one_at_a_time = asyncio.Lock()
+
+    async def ask(self, request: PermissionRequest) -> Permission:
+        """The answer of the person, or of a rule that was agreed to meanwhile; for ``Agent(on_ask=...)``."""
+        async with self._one_at_a_time:
+            now = suggest(self._shared.options, request, ToolRegistry(self._shared.toolset.tools), None)
+            if now.behavior == "allow" and now.updated_args is None and not now.read_only:
+                return now
+            data = {"tool": request.tool, "args": request.args, "reason": request.reason}
+            diff = planned_diff(self._shared.workspace, request)
+            text = question_text(data, _IN_DIFF if diff else ())
+            kind = kind_of(request.tool, request.args)
+            return await self._wait(Pending(request, _future(), kind, text, diff))
+
+    async def confirm(self, text: str) -> bool:
+        """Ask something of our own; only a yes is one."""
+        async with self._one_at_a_time:
+            return (await self._wait(Pending(None, _future(), [], text))).behavior == "allow"
+
+    async def _wait(self, pending: Pending) -> Permission:
+        self.pending = pending
+        self._show(pending, in_full=False)
+        self._changed()
+        try:
+            return await pending.answered
+        finally:
+            self.pending = None
+            self._changed()
+
+    def _show(self, pending: Pending, *, in_full: bool) -> None:
+        text = pending.text if in_full else excerpt(pending.text, MOST_LINES, MOST_WIDTH)
+        self._say(text, "warning")
+        if pending.diff and pending.question is not None:
+            name = str(pending.question.args.get("path", ""))
+            self._show_diff(name, pending.diff, None if in_full else MOST_DIFF)
+
+    def choices(self) -> str:
+        """What can be typed now."""
+        pending = self.pending
+        if pending is None:
+            return ""
+        if pending.is_edited:
+            return chat_word("edit_call")
+        if pending.question is None:
+            return chat_word("choose_yes_no")
+        kind = chat_word("choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
+        return chat_word("choose", kind=kind)
+
+    def answer(self, line: str) -> str | None:
+        """Take a line that was typed.
+
+        Args:
+            line: The line.
+
+        Returns:
+            What the person is to change now, for the input line; None if there is nothing.
+        """
+        pending = self.pending
+        if pending is None:
+            return None
+        if pending.is_edited:
+            return self._edited(pending, line)
+        letter, _, rest = line.strip().partition(" ")
+        letter = {"yes": "y", "no": "n", "是": "y", "否": "n"}.get(letter.lower(), letter.lower())
+        if letter == "n":
+            self._end(pending, Permission("deny", rest.strip()))
+        elif rest:
+            self._say(chat_word("no_answer"), "dim")
+        elif letter == "y":
+            self._end(pending, _YES)
+        elif pending.question is not None:
+            return self._more(pending, pending.question, letter)
+        return None
+
+    def _more(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
+        if letter in ("s", "a") and pending.kind:
+            if letter == "a" and not self._keep(pending.kind):
+                return None
+            options = self._shared.options
+            options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
+            self._say(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
+            self._end(pending, _YES)
+        elif letter == "d":
+            self._show(pending, in_full=True)
+        elif letter == "e":
+            pending.is_edited = True
+            self._changed()
+            args = question.args
+            return str(args["command"]) if question.tool == "shell" else json.dumps(args, ensure_ascii=False)
+        else:
+            self._say(chat_word("no_answer"), "dim")
+        return None
+
+    def _keep(self, kind: list[str]) -> bool:
+        try:
+            place = keep_rules(self._shared.workspace, kind, trusted=self._shared.trusted)
+        except ConfigError as error:
+            self._say(str(error), "error")
+            return False
+        self._say(chat_word("kept", place=place), "dim")
+        return True
+
+    def _edited(self, pending: Pending, line: str) -> str | None:
+        question = pending.question
+        assert question is not None
+        args: Any = {**question.args, "command": line}
+        if question.tool != "shell":
+            try:
+                args = json.loads(line)
+            except ValueError as error:
+                args = str(error)
+        if not isinstance(args, dict) or not line.strip():
+            self._say(chat_word("no_call", why=args if isinstance(args, str) else "{...}"), "error")
+            return line
+        self._end(pending, Permission("allow", updated_args=args))
+        return None
+
+    def _end(self, pending: Pending, permission: Permission) -> None:
+        if not pending.answered.done():
+            pending.answered.set_result(permission)
+
+
+def _future() -> asyncio.Future[Permission]:
+    return asyncio.get_running_loop().create_future()
+
+
+def planned_diff(workspace: Path, request: PermissionRequest) -> str:
+    """What a call would change in a file, as far as that can be said for sure; else empty.
+
+    Args:
+        workspace: The folder.
+        request: The call.
+    """
+    args = request.args
+    path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
+    if request.tool not in EDITS or not isinstance(path, str):
+        return ""
+    before = _text_of(workspace, path)
+    if request.tool == "write_file":
+        after = args.get("content")
+        before = before or ""
+    elif before is None or not (isinstance(old, str) and isinstance(new, str)) or not old:
+        return ""
+    else:
+        count = before.count(old)
+        is_sure = count == 1 or (count > 1 and args.get("replace_all") is True)
+        after = before.replace(old, new) if is_sure else None
+    if not isinstance(after, str):
+        return ""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
+    return "\n".join(lines)
+
+
+def _text_of(workspace: Path, path: str) -> str | None:
+    try:
+        with Workspace(workspace).open_for_reading(path) as file:
+            data = file.read(_MAX_BYTES + 1)
+            return data.decode() if len(data) <= _MAX_BYTES else None
+    except (WorkspaceError, OSError, UnicodeDecodeError):
+        return None
