@@ -136,7 +136,11 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
     reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
     lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
     # As JSON each argument is one line, so that no text can pass for another argument.
-    lines += [f"  {one_line(name)}: {_blanks_shown(_as_json(value))}" for name, value in data["args"].items() if name not in hidden]
+    lines += [
+        f"  {one_line(name)}: {_blanks_shown(_as_json(value))}"
+        for name, value in data["args"].items()
+        if name not in hidden
+    ]
     commands = _commands(data["args"].get("command")) if data["tool"] == "shell" else []
     lines += [f"    {number}. {_blanks_shown(each)}" for number, each in enumerate(commands, start=1)]
     return "\n".join(lines).rstrip()

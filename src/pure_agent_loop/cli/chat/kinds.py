@@ -14,7 +14,6 @@ from pure_agent_loop.cli.settings.files import NAME, File, project_file, read
 from pure_agent_loop.cli.settings.keys import all_keys
 from pure_agent_loop.cli.trust import guidance_of, remember
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
 from pure_agent_loop.toolbox.shell.syntax import read_line
 
@@ -133,5 +132,3 @@ def _with_rules(text: str, rules: list[str]) -> str:
 
 def _quoted(rule: str) -> str:
     return json.dumps(rule, ensure_ascii=False)
-
-

@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
 _IN_DIFF = ("content", "old_text", "new_text", "replace_all")
-_MAX_BYTES = 2_000_000
+_MAX_BYTES = 300_000  # comparing more takes too long
 _YES = Permission("allow")
 
 
@@ -77,7 +77,7 @@ class Desk:
             if now.behavior == "allow" and now.updated_args is None and not now.read_only:
                 return now
             data = {"tool": request.tool, "args": request.args, "reason": request.reason}
-            diff = planned_diff(self._shared.workspace, request)
+            diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
             text = question_text(data, _IN_DIFF if diff else ())
             kind = kind_of(request.tool, request.args)
             return await self._wait(Pending(request, _future(), kind, text, diff))

@@ -259,7 +259,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         return _conversation(do) if lines else do(task)
 
 
-def check_given_rules(typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output) -> None:
+def check_given_rules(
+    typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output
+) -> None:
     """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
     check_rules(typed, found.tools, found.subagents, hint="")
     try:
