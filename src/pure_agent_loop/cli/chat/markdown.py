@@ -1,13 +1,13 @@
 """Markdown as lines for a terminal: block by block while it is written, without drawing anything twice.
 
-A block is parsed by markdown-it (which rich brings), without HTML and without link references: whatever a model
-writes is shown. Code is never wrapped or padded, so that it can be copied; the terminal folds it.
+A block is parsed by markdown-it (which rich brings), without HTML and without link references: whatever a
+model writes is shown. Code is never wrapped or padded, so that it can be copied; the terminal folds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -334,9 +334,7 @@ class Flow:
         if tail.kind == "table":  # its columns move with each row
             words = self._page.words("writing_table", count=tail.source.count("\n") + 1)
             return [self._page.ink.text(("dim", words))]
-        if len(tail.source) > MOST_TAIL:
-            tail = Block(tail.kind, tail.source[-MOST_TAIL:], language=tail.language, last=False)
-        return self._page.block(tail, width)
+        return self._page.block(replace(tail, source=tail.source[-MOST_TAIL:], gap=False), width)
 
     def _piece(self, width: int) -> list[Text]:
         """The first lines of a paragraph that grew long, cut where a line ends anyway."""
