@@ -30,6 +30,7 @@ class Answer:
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()
         self._flow = Flow(page)
+        self._ready: list[Text] = []  # finished lines that are shown below until there is no more room
 
     def think(self, piece: str, now: float) -> None:
         """A piece of the reasoning."""
@@ -46,17 +47,30 @@ class Answer:
         self._reasoning, self._since, self.words = [], 0.0, 0
         return text, took, len(_WORD.findall(text))
 
-    def write(self, piece: str, width: int) -> list[Text]:
-        """A piece of the text. Returns the lines that are finished by it."""
+    def write(self, piece: str, width: int, room: int) -> list[Text]:
+        """A piece of the text. Returns finished lines, many at a time: each printing costs a redraw.
+
+        Args:
+            piece: The piece.
+            width: Columns.
+            room: Lines in which the finished ones may wait beside those that are not.
+        """
         piece = piece if self.has_text else piece.lstrip("\r\n")  # many models begin with empty lines
         self.has_text = self.has_text or bool(piece)
-        return self._flow.feed(self._cleaner.feed(piece), width)
+        self._ready += self._flow.feed(self._cleaner.feed(piece), width)
+        if len(self._ready) + self._flow.rows(width) <= room:
+            return []
+        ready, self._ready = self._ready, []
+        return ready
 
     def close(self, width: int) -> list[Text]:
         """The text is over. Returns the rest of its lines."""
         self.writing = ""
-        return self._flow.feed(self._cleaner.close(), width) + self._flow.close(width)
+        lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
+        self._ready = []
+        return lines
 
     def tail(self, width: int, most: int) -> list[Text]:
-        """The last lines of the text that is not finished."""
-        return self._flow.tail(width, most)
+        """The last lines of the text that is not printed."""
+        lines = [*self._ready, *self._flow.tail(width)]
+        return lines[-most:] if most > 0 else []

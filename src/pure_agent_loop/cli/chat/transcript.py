@@ -11,11 +11,14 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
     above = screen.close()           # finish what is unfinished: before a question, after a stop
     above = screen.unfold(1)         # what was folded last (reasoning, call, diff, paste), in full
     lines = screen.live()            # at most `screen.live_lines` lines to draw below, without "\\n"
+    if screen.is_due(): ...          # at each tick: whether it is worth drawing them again
     line = screen.status(model="m", mode="ask", cost=0.02, seconds=65.0, note="2 queued")
 
-`live()` and `status()` change nothing, so they may be called at any rate; 8 times a second is plenty. Each of
-their lines fits in `screen.width` columns, so prompt_toolkit need not wrap them. All texts are ANSI with
-colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
+`live()` and `status()` change nothing and may be called at any rate. To write few bytes: draw at a tick (8 a
+second) only if `is_due()` or something was printed or typed; print what several events finished at once; give
+the live region its full height while a run is on, and each of its lines a window of its own (prompt_toolkit
+draws the last line of a window anew when another follows); write through `output.sparing_output`. Each line
+fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
 
 `screen.width` and `screen.live_lines` may be set at any time, as after a resize; what is printed stays.
 Nothing foreign reaches the terminal unclean: every text passes `safe.Ink`. What the application itself shows
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
 LEAST_WIDTH = 10  # columns
+LEAST_NEW = 40  # characters that are worth drawing at once; each drawing costs about as many bytes again
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
+_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
 _TOGETHER = {"call", "said", "reasoning"}  # kinds of lines that stand together
 
@@ -83,12 +89,17 @@ class Transcript:
         self._ink = Ink(color, theme, screen_reader)
         self._words = words_in(language)
         self._page = Page(self._ink, self._words)
-        self._lines = Lines(self._ink, self._words, animation and not screen_reader)
+        self._animation = animation and not screen_reader
+        self._lines = Lines(self._ink, self._words, self._animation)
         self._answer = Answer(self._page)
         self._folded: deque[Folded] = deque(maxlen=MOST_FOLDED)
         self._calls: dict[str, Call] = {}
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._ended: set[str] = set()  # tasks whose end was told
+        self._new, self._drawn = (
+            LEAST_NEW,
+            0.0,
+        )  # characters since the live lines were drawn, and when that was
         self._facts = Facts()
         self._last = ""  # what kind of thing was printed last
 
@@ -113,6 +124,10 @@ class Transcript:
     def feed(self, event: Event) -> str:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
         handler = _HANDLERS.get(event.type)
+        if event.type in _PIECES:
+            self._new += len(event.content)
+        elif handler:
+            self._new += LEAST_NEW
         return handler(self, event) if handler else ""
 
     # -- what the application says ------------------------------------------------------------------
@@ -190,6 +205,20 @@ class Transcript:
         text = [] if self._ink.reader else self._answer.tail(width, most - len(work))
         return [self._ink.ansi(self._ink.fit(line, width)) for line in [*text, *work]]
 
+    def is_due(self, now: float | None = None) -> bool:
+        """Whether `live` has enough that is new to be drawn; call it at each tick, 8 times a second.
+
+        Args:
+            now: Seconds since the epoch; this moment if None.
+        """
+        now = time.time() if now is None else now
+        passed, working = now - self._drawn, bool(self._calls or self._tasks or self._doing(now))
+        moves = self._animation and passed >= (WORK_SECONDS if working else IDLE_SECONDS)
+        if not (moves or self._new >= LEAST_NEW or (self._new and passed >= TEXT_SECONDS)):
+            return False
+        self._new, self._drawn = 0, now
+        return True
+
     def _doing(self, now: float) -> list[Text]:
         """A line for what has no other: thinking, and a call that is being written."""
         if not (self._answer.words or self._answer.writing):
@@ -264,7 +293,8 @@ class Transcript:
 
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
-        return before + self._print_text(self._answer.write(event.content, self.width))
+        room = 0 if self._ink.reader else self.live_lines
+        return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:
         return ("" if self._answer.has_text else self._text_delta(event)) + self.close()
