@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 # The argument that says most about a call, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
 SHORT_RESULT = 40  # characters of a result that stand in the line of its call
+TODO_TOOL = "todo_write"
 LEAST_ARGUMENT = 8  # columns; a short result gives way to it
+_ERROR = re.compile(r"^(?:Error: |错误信息：)(.+)$", re.M)  # of what a model reads about a failure
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")
@@ -44,6 +47,7 @@ class Call:
         started: Seconds since the epoch.
         duration: Seconds it took.
         result: What came out.
+        refused: Why it was not allowed; empty if it was.
     """
 
     tool: str
@@ -52,6 +56,7 @@ class Call:
     started: float
     duration: float = 0.0
     result: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class Lines:
         """The line of a call in any state."""
         detail, role = self._detail(call, now)
         head = [self.sign(call.state, now), ("bold", one_line(call.tool, 60))]
-        argument = main_argument(call.args)
+        argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
         room = width - self._ink.text(*head).cell_len - 2
@@ -140,17 +145,24 @@ class Lines:
     def _short_result(self, call: Call) -> str:
         text = clean(call.result).strip()
         first, _, rest = text.partition("\n")
+        if call.tool == TODO_TOOL and call.state == "done":
+            return ""
+        if call.refused:
+            return f"{self._words('refused')}: {one_line(call.refused)}"
         if not text:
             return self._words("no_output")
-        if call.state == "failed" or not rest and len(text) <= SHORT_RESULT:
+        if call.state == "failed" and (found := _ERROR.search(text)):
+            first = found.group(1)
+        if call.state == "failed" or (not rest and len(text) <= SHORT_RESULT):
             return one_line(first)
         return self._words("lines", count=rest.count("\n") + 1 + bool(rest))
 
     def folded(self, call: Call, title: Text) -> Folded:
         """All of a call."""
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
-        texts = (value if isinstance(value, str) else _json(value) for value in args.values())
-        sections = tuple((str(name), text) for name, text in zip(args, texts))
+        sections = (
+            (str(name), each if isinstance(each, str) else _json(each)) for name, each in args.items()
+        )
         return Folded(title, (*sections, ("result", call.result)))
 
     def task(self, task: Mapping[str, Any], width: int, now: float) -> Text:

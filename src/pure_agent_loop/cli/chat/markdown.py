@@ -1,13 +1,13 @@
 """Markdown as lines for a terminal: block by block while it is written, without drawing anything twice.
 
-A block is parsed by markdown-it (which rich brings), without HTML and without link references: whatever a model
-writes is shown. Code is never wrapped or padded, so that it can be copied; the terminal folds it.
+A block is parsed by markdown-it (which rich brings), without HTML and without link references: whatever a
+model writes is shown. Code is never wrapped or padded, so that it can be copied; the terminal folds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ MOST_CODE_LINE = 1_000  # characters; longer lines stay without colours
 LEAST_ROOM = 8  # columns that a text keeps, however deep it stands
 LEAST_COLUMN = 8  # columns of a table's column; narrower tables are shown row by row
 FLOWING = 6  # lines of a paragraph in progress; then all but `STAYING` of them are printed
-STAYING = 2
+STAYING = 1
 MOST_TAIL = 3_000  # characters of a block in progress that are looked at
 
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
@@ -319,14 +319,20 @@ class Flow:
         self._blocks = Blocks()
         return lines
 
-    def tail(self, width: int, most: int) -> list[Text]:
-        """The last lines of what is not finished."""
+    def rows(self, width: int) -> int:
+        """About how many lines are not finished."""
+        tail = self._blocks.tail
+        lines = tail.source.rstrip("\n").split("\n")
+        taken = sum(self._page.ink.text(("", line)).cell_len // width + 1 for line in lines)
+        return taken + tail.gap + (tail.kind == "code" and tail.first)
+
+    def tail(self, width: int) -> list[Text]:
+        """What is not finished; of a long one its end."""
         tail = self._blocks.tail
         key = (tail, width)
         if self._shown[0] != key:
             self._shown = (key, self._unfinished(tail, width))
-        lines = self._shown[1]
-        return lines[-most:] if most > 0 else []
+        return self._shown[1]
 
     def _unfinished(self, tail: Block, width: int) -> list[Text]:
         if not tail.source.strip() and tail.kind != "code":
@@ -334,16 +340,14 @@ class Flow:
         if tail.kind == "table":  # its columns move with each row
             words = self._page.words("writing_table", count=tail.source.count("\n") + 1)
             return [self._page.ink.text(("dim", words))]
-        if len(tail.source) > MOST_TAIL:
-            tail = Block(tail.kind, tail.source[-MOST_TAIL:], language=tail.language, last=False)
-        return self._page.block(tail, width)
+        return self._page.block(replace(tail, source=tail.source[-MOST_TAIL:]), width)
 
     def _piece(self, width: int) -> list[Text]:
         """The first lines of a paragraph that grew long, cut where a line ends anyway."""
         tail = self._blocks.tail
-        if tail.kind != "text" or len(tail.source) * 2 < width * FLOWING:
-            return []
         source = tail.source[: width * FLOWING * 4]
+        if tail.kind != "text" or self._page.ink.text(("", source)).cell_len < width * FLOWING:
+            return []
         whole = self._plain(source, width)
         if len(whole) <= FLOWING:
             return []

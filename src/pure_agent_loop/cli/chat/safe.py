@@ -1,7 +1,7 @@
 """The one door to the terminal: what is written there is clean text and our colours, by construction.
 
-Two things may be in it: text that `clean` let through, and the colour sequences that `Ink.ansi` makes of styles.
-Whatever Markdown, a highlighter or a table makes of foreign text, it is cleaned once more on the way out.
+Two things may be in it: text that `clean` let through, and the colours that `Ink.ansi` makes of styles.
+Whatever Markdown, a highlighter or a table makes of foreign text is cleaned once more on the way out.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ TAB = 4  # columns
 # Terminals disagree about the width of what these select, and a wrong width moves what stands behind it.
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 # More marks on one letter would be painted over the lines above and below it.
-_MARK = "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_MARK = (
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+)
 _PILE = re.compile(f"({_MARK}{{3}}){_MARK}+")
 # Characters that make a terminal with bidirectional text show a line in another order.
 _RIGHT_TO_LEFT = re.compile(
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 )
-# The beginning of something that only the next piece of a stream tells: a line end, a colour, half a character.
+# What only the next piece of a stream tells: the beginning of a line end, a colour, or half a character.
 _UNTOLD = re.compile("(?:\r|\x1b(?:\\[[0-9;:]{0,32})?|[\ud800-\udbff])\\Z")
 
 _DARK = {

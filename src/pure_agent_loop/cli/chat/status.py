@@ -12,7 +12,7 @@ from pure_agent_loop.cli.chat.words import Words
 if TYPE_CHECKING:
     from rich.text import Text
 
-LEAST_NAME = 8  # columns that the name of a model keeps
+LEAST_NAME = 10  # columns that the name of a model keeps
 FULL = 0.8  # of the window: from here on it is worth a warning
 
 
@@ -54,16 +54,14 @@ def status_line(facts: Facts, ink: Ink, words: Words, width: int) -> Text:
     """
     fields = _fields(facts, ink, words)
     # Where there is no room: first what is nice to know, then what a person chose and knows.
-    for name in ("tokens", "step", "cost", "note", "mode", "seconds", "context"):
-        if _line(fields, ink).cell_len <= width:
+    for name in ("tokens", "step", "cost", "model", "seconds", "note", "context", "mode"):
+        over = _line(fields, ink).cell_len - width
+        if over <= 0:
             break
-        if name == "tokens" and "model" in fields:
-            role, model = fields["model"]
-            over = _line(fields, ink).cell_len - width
-            fields["model"] = role, _shortened(model, max(len(model) - over, LEAST_NAME * 2))
-            if _line(fields, ink).cell_len <= width:
-                break
-        fields.pop(name, None)
+        role, words_shown = fields.pop(name, ("", ""))
+        if name == "model":
+            shorter = max(len(words_shown) - over, LEAST_NAME)
+            fields = {name: (role, _shortened(words_shown, shorter)), **fields}
     return ink.fit(_line(fields, ink), width)
 
 

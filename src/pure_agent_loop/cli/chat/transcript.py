@@ -1,39 +1,43 @@
-"""What a person sees of a conversation: events go in, finished lines come out, and the few lines that still move.
+"""What a person sees of a conversation: events in, finished lines out, and the few lines that still move.
 
 The application owns the terminal (prompt_toolkit, not full screen); this module says what stands there:
 
     screen = Transcript(80, color=True, language="en")
-    above = screen.feed(event)      # "" or whole lines, each with its "\\n": print them above, once, as they are
-    above = screen.asked("my task") # the same for: what the person said; a long paste is folded
-    above = screen.say("saved")     # words of the application; role="error" or "warning" for others
-    above = screen.markdown(text)   # a whole text as Markdown: help, a memory, an old answer
-    above = screen.diff(name, text) # a whole diff in colours, for a question; `most=` cuts it
-    above = screen.close()          # what is unfinished is finished now: before a question, after a stop
-    above = screen.unfold(1)        # the last folded thing (reasoning, call, diff, paste) in full; 2: the one before
-    lines = screen.live()           # at most `screen.live_lines` lines to draw below, without "\\n"
+    above = screen.feed(event)       # "" or whole lines with their "\\n": print them above, once, as they are
+    above = screen.asked("my task")  # the same for what the person said; a long paste is folded
+    above = screen.say("saved")      # words of the application; role="error" or "warning" for others
+    above = screen.markdown(text)    # a whole text as Markdown: help, a memory, an old answer
+    above = screen.diff(name, text)  # a whole diff in colours, for a question; `most=` cuts it
+    above = screen.close()           # finish what is unfinished: before a question, after a stop
+    above = screen.unfold(1)         # what was folded last (reasoning, call, diff, paste), in full
+    lines = screen.live()            # at most `screen.live_lines` lines to draw below, without "\\n"
+    if screen.is_due(): ...          # at each tick: whether it is worth drawing them again
     line = screen.status(model="m", mode="ask", cost=0.02, seconds=65.0, note="2 queued")
 
-`live()` and `status()` read the clock and change nothing, so they may be called at any rate; 8 times a second is
-plenty. Each of their lines fits in `screen.width` columns, so prompt_toolkit need not wrap them. All texts are ANSI with
-colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
+`live()` and `status()` change nothing and may be called at any rate. To write few bytes: draw at a tick (8 a
+second) only if `is_due()` or something was printed or typed; print what several events finished at once; give
+the live region its full height while a run is on, and each of its lines a window of its own (prompt_toolkit
+draws the last line of a window anew when another follows); write through `output.sparing_output`. Each line
+fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
 
-`screen.width` and `screen.live_lines` may be set at any time, such as after a resize: what is printed stays as it is.
-Nothing foreign reaches the terminal unclean: every text passes `safe.Ink`. What the application itself shows of
-foreign text (a picker, a completion, a question) passes `safe.clean` (may have lines) or `safe.one_line`.
+`screen.width` and `screen.live_lines` may be set at any time, as after a resize; what is printed stays.
+Nothing foreign reaches the terminal unclean: every text passes `safe.Ink`. What the application itself shows
+of foreign text (a picker, a completion, a question) passes `safe.clean` (may have lines) or `safe.one_line`.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat import diffs
-from pure_agent_loop.cli.chat.calls import Call, CallState, Folded, Lines, number, seconds
+from pure_agent_loop.cli.chat.answer import Answer
+from pure_agent_loop.cli.chat.calls import TODO_TOOL, Call, CallState, Folded, Lines, number, seconds
 from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.safe import Cleaner, Ink, clean, one_line
+from pure_agent_loop.cli.chat.safe import Ink, clean, one_line
 from pure_agent_loop.cli.chat.status import Facts, short, status_line
 from pure_agent_loop.cli.chat.words import words_in
 from pure_agent_loop.errors import ConfigError
@@ -43,15 +47,14 @@ from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
 if TYPE_CHECKING:
     from rich.text import Text
 
-MOST_ASKED = 6  # lines of what a person typed; of more, the first ones and a count are shown
-MOST_SAID = 12  # lines of a message or an error
+MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
-LEAST_WIDTH, LEAST_LINES = 10, 1
-
-# A word, or one character of a script that is written without spaces.
-_WORD = re.compile(
-    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]|[^\\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
-)
+LEAST_WIDTH = 10  # columns
+LEAST_NEW = 40  # characters that are worth drawing at once; each drawing costs about as many bytes again
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
+_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
+_NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
+_TOGETHER = {"call", "said", "reasoning"}  # kinds of lines that stand together
 
 
 class Transcript:
@@ -63,7 +66,7 @@ class Transcript:
         animation: Whether running work moves and its seconds count.
         theme: One of `safe.THEMES`.
         language: Of our words: ``"en"``, ``"zh"``, or None for the default.
-        screen_reader: Words in the place of signs, no lines drawn, nothing that moves; finished blocks only.
+        screen_reader: Words in the place of signs, no lines drawn, no text that moves.
         live_lines: Greatest number of lines that `live` gives.
 
     Raises:
@@ -83,18 +86,22 @@ class Transcript:
         live_lines: int = 8,
     ) -> None:
         self.width, self.live_lines = width, live_lines
-        self._animation = animation and not screen_reader
         self._ink = Ink(color, theme, screen_reader)
         self._words = words_in(language)
         self._page = Page(self._ink, self._words)
+        self._animation = animation and not screen_reader
         self._lines = Lines(self._ink, self._words, self._animation)
+        self._answer = Answer(self._page)
         self._folded: deque[Folded] = deque(maxlen=MOST_FOLDED)
         self._calls: dict[str, Call] = {}
         self._tasks: dict[str, Mapping[str, Any]] = {}
+        self._ended: set[str] = set()  # tasks whose end was told
+        self._new, self._drawn = (
+            LEAST_NEW,
+            0.0,
+        )  # characters since the live lines were drawn, and when that was
         self._facts = Facts()
-        self._begun = time.time()
         self._last = ""  # what kind of thing was printed last
-        self._new_answer()
 
     @property
     def width(self) -> int:
@@ -103,9 +110,7 @@ class Transcript:
 
     @width.setter
     def width(self, value: int) -> None:
-        if value < 1:
-            raise ConfigError(f"width={value!r} must be 1 or more.")
-        self._width = max(value, LEAST_WIDTH)
+        self._width = max(_positive("width", value), LEAST_WIDTH)
 
     @property
     def live_lines(self) -> int:
@@ -114,27 +119,23 @@ class Transcript:
 
     @live_lines.setter
     def live_lines(self, value: int) -> None:
-        if value < LEAST_LINES:
-            raise ConfigError(f"live_lines={value!r} must be {LEAST_LINES} or more.")
-        self._live_lines = value
+        self._live_lines = _positive("live_lines", value)
 
     def feed(self, event: Event) -> str:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
         handler = _HANDLERS.get(event.type)
+        if event.type in _PIECES:
+            self._new += len(event.content)
+        elif handler:
+            self._new += LEAST_NEW
         return handler(self, event) if handler else ""
 
-    # -- what the application says -------------------------------------------------------------------
+    # -- what the application says ------------------------------------------------------------------
 
     def asked(self, text: str) -> str:
         """What the person said; of a long paste the beginning, and `unfold` shows all."""
-        lines = clean(text).strip("\n").split("\n")
         mark = f"{self._words('you')}: " if self._ink.reader else "> "
-        shown = [self._ink.text(("label", mark), ("bold", line)) for line in lines[:MOST_ASKED]]
-        if len(lines) > MOST_ASKED:
-            note = self._words("more_lines", count=len(lines) - MOST_ASKED)
-            self._folded.append(Folded(shown[0], (("", text),)))
-            shown.append(self._ink.text(("dim", f"{mark}{note}")))
-        return self.close() + self._print(shown, "asked")
+        return self.close() + self._print(self._excerpt(text, "bold", mark), "asked")
 
     def say(self, text: str, role: str = "dim") -> str:
         """A message of the application, a server or a tool.
@@ -143,17 +144,8 @@ class Transcript:
             text: The message; of a long one the beginning, and `unfold` shows all.
             role: ``dim``, ``warning`` or ``error``, or another role of `safe.THEMES`.
         """
-        lines = clean(text).strip("\n").split("\n")
         mark = f"{self._words('error')}: " if role == "error" else "" if self._ink.reader else "· "
-        shown = [
-            line
-            for number, words in enumerate(lines[:MOST_SAID])
-            for line in self._wrapped((role, ("  " if number else mark) + words))
-        ]
-        if len(lines) > MOST_SAID:
-            self._folded.append(Folded(shown[0], (("", text),)))
-            shown.append(self._ink.text(("dim", self._words("more_lines", count=len(lines) - MOST_SAID))))
-        return self._print(shown, "said")
+        return self._print(self._excerpt(text, role, mark), "said")
 
     def markdown(self, text: str) -> str:
         """A whole text as Markdown."""
@@ -169,11 +161,7 @@ class Transcript:
             text: A unified diff.
             most: Greatest number of lines; None for all of it.
         """
-        lines, left = diffs.body(text, self._ink, self._words, most)
-        title = self._ink.text(("label", "~ "), ("bold", one_line(name, 400)))
-        if left:
-            self._folded.append(Folded(title, (("diff", text),)))
-        return self._print([title, *lines], "diff")
+        return self._print_diff(self._ink.text(("label", "~ "), ("bold", one_line(name, 400))), text, most)
 
     def unfold(self, last: int = 1) -> str:
         """A folded thing in full.
@@ -189,45 +177,56 @@ class Transcript:
             if name == "diff":
                 lines += diffs.body(text, self._ink, self._words, None)[0]
                 continue
-            title = self._words(name) if name in ("result", "reasoning", "prompt") else one_line(name)
+            title = self._words(name) if name in _NAMED else one_line(name)
             lines += [self._ink.text(("label", f"{title}:"))] if title else []
             lines += [self._ink.text(("", f"  {line}")) for line in clean(text).rstrip().split("\n")]
         return self._print(lines, "unfolded")
 
     def close(self) -> str:
         """Finish what is unfinished: the text as it is, and a line for the reasoning."""
-        return self._close_reasoning() + self._close_text()
+        return self._end_thinking(time.time()) + self._print_text(self._answer.close(self.width))
 
-    # -- what still moves ------------------------------------------------------------------------------
+    # -- what still moves ---------------------------------------------------------------------------
 
     def live(self, now: float | None = None) -> list[str]:
-        """The lines that still move, the newest text first cut.
+        """The lines that still move.
 
         Args:
             now: Seconds since the epoch; this moment if None.
         """
         now = time.time() if now is None else now
-        width = self.width
+        width, most = self.width, self.live_lines
         work = [self._lines.call(call, width, now) for call in self._calls.values()]
         work += [self._lines.task(task, width, now) for task in self._tasks.values()]
-        most = self.live_lines
+        work = work or self._doing(now)
         if len(work) > most:
-            left = len(work) - most + 1
-            work = [*work[: most - 1], self._ink.text(("dim", self._words("more_running", count=left)))]
-        if doing := self._doing(now):
-            work = [*work, doing][-most:] if not work else work
-        text = [] if self._ink.reader else self._flow.tail(width, most - len(work))
+            left = self._words("more_running", count=len(work) - most + 1)
+            work = [*work[: most - 1], self._ink.text(("dim", left))]
+        text = [] if self._ink.reader else self._answer.tail(width, most - len(work))
         return [self._ink.ansi(self._ink.fit(line, width)) for line in [*text, *work]]
 
-    def _doing(self, now: float) -> Text | None:
+    def is_due(self, now: float | None = None) -> bool:
+        """Whether `live` has enough that is new to be drawn; call it at each tick, 8 times a second.
+
+        Args:
+            now: Seconds since the epoch; this moment if None.
+        """
+        now = time.time() if now is None else now
+        passed, working = now - self._drawn, bool(self._calls or self._tasks or self._doing(now))
+        moves = self._animation and passed >= (WORK_SECONDS if working else IDLE_SECONDS)
+        if not (moves or self._new >= LEAST_NEW or (self._new and passed >= TEXT_SECONDS)):
+            return False
+        self._new, self._drawn = 0, now
+        return True
+
+    def _doing(self, now: float) -> list[Text]:
         """A line for what has no other: thinking, and a call that is being written."""
-        if self._reasoning:
-            words = self._words("thinking", count=self._word_count)
-        elif self._writing:
-            words = self._words("writing_call", tool=self._writing)
-        else:
-            return None
-        return self._ink.fit(self._ink.text(self._lines.sign("running", now), ("dim", words)), self.width)
+        if not (self._answer.words or self._answer.writing):
+            return []
+        words = self._words("writing_call", tool=self._answer.writing)
+        if self._answer.words:
+            words = self._words("thinking", count=self._answer.words)
+        return [self._ink.text(self._lines.sign("running", now), ("dim", words))]
 
     def status(
         self,
@@ -247,197 +246,156 @@ class Transcript:
             seconds: Time of the run so far.
             note: A word of the application, such as what is queued.
         """
-        known = self._facts
-        facts = Facts(model, mode, note, known.step, known.used, known.window, known.tokens, cost, seconds)
+        facts = replace(self._facts, model=model, mode=mode, cost=cost, seconds=seconds, note=note)
         return self._ink.ansi(status_line(facts, self._ink, self._words, self.width))
 
-    # -- printing --------------------------------------------------------------------------------------
+    # -- printing -----------------------------------------------------------------------------------
 
     def _print(self, lines: Sequence[Text], kind: str) -> str:
         """Lines for above, with an empty line before where something else begins."""
         if not lines:
             return ""
-        together = kind == self._last or {kind, self._last} <= {"call", "said", "reasoning"}
+        together = kind == self._last or {kind, self._last} <= _TOGETHER
         gap = "\n" if self._last and not together else ""
         self._last = kind
         return gap + "".join(f"{self._ink.ansi(line)}\n" for line in lines)
 
-    def _wrapped(self, *spans: tuple[str, str]) -> list[Text]:
-        line = self._ink.text(*spans)
-        line.no_wrap = False
-        return list(line.wrap(self._ink.console, self.width, overflow="fold"))
-
-    def _note(self, role: str, name: str, **values: object) -> str:
-        return self.say(self._words(name, **values), role)
-
-    # -- the answer in progress ------------------------------------------------------------------------
-
-    def _new_answer(self) -> None:
-        self._flow = Flow(self._page)
-        self._cleaner = Cleaner()
-        self._reasoning: list[str] = []
-        self._reasoning_since = 0.0
-        self._word_count = 0
-        self._writing = ""
-        self._has_text = self._has_reasoning = False  # it came in pieces
-        self._has_printed = False
-
-    def _text_delta(self, event: Event) -> str:
-        before = self._close_reasoning(event.timestamp)
-        piece = event.content if self._has_text else event.content.lstrip("\r\n")
-        if not piece:
-            return before
-        self._has_text = True
-        return before + self._print_text(self._flow.feed(self._cleaner.feed(piece), self.width))
-
-    def _print_text(self, lines: list[Text]) -> str:
-        if not lines:
-            return ""
-        if not self._has_printed:  # another answer stands apart from the one before
-            self._last = self._last and "before"
-        self._has_printed = True
+    def _print_text(self, lines: Sequence[Text]) -> str:
+        if lines and not self._answer.has_printed:
+            self._answer.has_printed = True
+            self._last = self._last and "another"  # even if an answer stands above it
         return self._print(lines, "text")
 
-    def _close_text(self) -> str:
-        lines = self._flow.feed(self._cleaner.close(), self.width) + self._flow.close(self.width)
-        self._writing = ""
-        return self._print_text(lines)
-
-    def _thought(self, event: Event) -> str:
-        before = self._close_reasoning(event.timestamp)
-        if not self._has_text:
-            before += self._text_delta(event)
-        return before + self._close_text()
-
-    def _reasoning_delta(self, event: Event) -> str:
-        self._reasoning_since = self._reasoning_since or event.timestamp
-        self._reasoning.append(event.content)
-        self._has_reasoning = True
-        self._word_count += len(_WORD.findall(event.content))
-        return ""
-
-    def _whole_reasoning(self, event: Event) -> str:
-        if not self._has_reasoning:
-            self._reasoning_delta(event)
-        return self._close_reasoning(event.timestamp)
-
-    def _close_reasoning(self, now: float | None = None) -> str:
-        if not self._reasoning:
-            return ""
-        text = "".join(self._reasoning)
-        took = (time.time() if now is None else now) - self._reasoning_since
-        count = len(_WORD.findall(text))
-        words = self._words("thought", seconds=seconds(max(took, 0.0)), count=count)
-        line = self._ink.text(("dim", words if self._ink.reader else f"· {words}"))
-        self._reasoning, self._reasoning_since, self._word_count = [], 0.0, 0
-        self._folded.append(Folded(line, (("reasoning", text),)))
-        return self._print([line], "reasoning")
-
-    def _call_delta(self, event: Event) -> str:
-        before = self._close_reasoning(event.timestamp)
-        self._writing = one_line(str(event.data.get("tool") or self._writing), 60)
-        return before
-
-    def _retry(self, event: Event) -> str:
-        data = event.data
-        said = ""
-        if data.get("discard"):
-            self._new_answer()
-            said = self._note("warning", "again")
-        delay = seconds(number(data.get("delay")))
-        tries = int(number(data.get("attempt"))) + 1
-        return said + self._note(
-            "warning", "retry", number=tries, seconds=delay, error=one_line(event.content)
-        )
-
-    # -- calls -----------------------------------------------------------------------------------------
-
-    def _permission(self, event: Event) -> str:
-        data, before = event.data, self.close()
-        behavior = data.get("behavior")
-        if behavior == "ask":
-            self._put_call(event, "waiting")
-        elif behavior == "deny":
-            call = self._calls.pop(_call_id(event), None) or self._call(event, "failed")
-            reason = str(data.get("reason") or "")
-            call.state, call.result = "failed", self._words("refused") + (f": {reason}" if reason else "")
-            return before + self._print_call(call, event.timestamp)
-        return before
-
-    def _action(self, event: Event) -> str:
-        before = self.close()
-        self._put_call(event, "running")
-        return before
-
-    def _call(self, event: Event, state: CallState) -> Call:
-        data = event.data
-        return Call(str(data.get("tool", "")), data.get("args"), state, event.timestamp)
-
-    def _put_call(self, event: Event, state: CallState) -> None:
-        self._calls[_call_id(event)] = self._call(event, state)
-
-    def _observation(self, event: Event) -> str:
-        data, before = event.data, self.close()
-        call = self._calls.pop(_call_id(event), None) or self._call(event, "done")
-        call.state = "failed" if data.get("is_error") else "done"
-        call.duration, call.result = number(data.get("duration")), str(data.get("result", ""))
-        return before + self._print_call(call, event.timestamp)
-
-    def _print_call(self, call: Call, now: float) -> str:
-        line = self._lines.call(call, self.width, now)
-        self._folded.append(self._lines.folded(call, line))
-        todo = self._lines.todo(call.args) if call.tool == "todo_write" and call.state == "done" else []
-        return self._print([line, *todo], "call")
-
-    def _file_change(self, event: Event) -> str:
-        title = diffs.head(event.data, self._ink, self._words)
-        text = str(event.data.get("diff") or "")
-        lines, left = diffs.body(text, self._ink, self._words)
+    def _print_diff(self, title: Text, text: str, most: int | None) -> str:
+        lines, left = diffs.body(text, self._ink, self._words, most)
         if left:
             self._folded.append(Folded(title, (("diff", text),)))
         return self.close() + self._print([title, *lines], "diff")
 
+    def _excerpt(self, text: str, role: str, mark: str) -> list[Text]:
+        """The beginning of a text, wrapped behind a mark; the whole can be unfolded."""
+        lines = clean(text).strip("\n").split("\n")
+        shown: list[Text] = []
+        for words in lines[:MOST_LINES]:
+            line = self._ink.text(("label", mark), (role, words))
+            line.no_wrap = False
+            shown += line.wrap(self._ink.console, self.width, overflow="fold")
+            mark = mark if mark == "> " else " " * min(len(mark), 2)
+        if len(lines) > MOST_LINES:
+            self._folded.append(Folded(shown[0], (("", text),)))
+            shown.append(self._ink.text(("dim", self._words("more_lines", count=len(lines) - MOST_LINES))))
+        return shown
+
+    def _note(self, role: str, name: str, **values: object) -> str:
+        return self.close() + self.say(self._words(name, **values), role)
+
+    # -- the answer in progress ---------------------------------------------------------------------
+
+    def _text_delta(self, event: Event) -> str:
+        before = self._end_thinking(event.timestamp)
+        room = 0 if self._ink.reader else self.live_lines
+        return before + self._print_text(self._answer.write(event.content, self.width, room))
+
+    def _thought(self, event: Event) -> str:
+        return ("" if self._answer.has_text else self._text_delta(event)) + self.close()
+
+    def _reasoning_delta(self, event: Event) -> str:
+        self._answer.think(event.content, event.timestamp)
+        return ""
+
+    def _reasoning(self, event: Event) -> str:
+        if not self._answer.has_reasoning:
+            self._reasoning_delta(event)
+        return self._end_thinking(event.timestamp)
+
+    def _end_thinking(self, now: float) -> str:
+        over = self._answer.end_thinking(now)
+        if over is None:
+            return ""
+        text, took, count = over
+        words = self._words("thought", seconds=seconds(took), count=count)
+        line = self._ink.text(("dim", words if self._ink.reader else f"· {words}"))
+        self._folded.append(Folded(line, (("reasoning", text),)))
+        return self._print([line], "reasoning")
+
+    def _call_delta(self, event: Event) -> str:
+        self._answer.writing = one_line(str(event.data.get("tool") or self._answer.writing), 60)
+        return self._end_thinking(event.timestamp)
+
+    def _retry(self, event: Event) -> str:
+        said = ""
+        if event.data.get("discard"):
+            self._answer = Answer(self._page)
+            said = self._note("warning", "again")
+        delay, attempt = (number(event.data.get(name)) for name in ("delay", "attempt"))
+        values = {"seconds": seconds(delay), "number": int(attempt) + 1, "error": one_line(event.content)}
+        return said + self._note("warning", "retry", **values)
+
+    # -- calls and what they change -----------------------------------------------------------------
+
+    def _permission(self, event: Event) -> str:
+        before, behavior = self.close(), event.data.get("behavior")
+        if behavior == "ask":
+            self._calls[_call_id(event)] = _call(event, "waiting")
+        elif behavior == "deny":
+            call = self._calls[_call_id(event)] = _call(event, "failed")
+            call.refused = str(event.data.get("reason") or self._words("refused"))
+        return before
+
+    def _action(self, event: Event) -> str:
+        before = self.close()
+        known = self._calls.get(_call_id(event))
+        if not (known and known.refused):
+            self._calls[_call_id(event)] = _call(event, "running")
+        return before
+
+    def _observation(self, event: Event) -> str:
+        state: CallState = "failed" if event.data.get("is_error") else "done"
+        return self.close() + self._print_call(event, state, str(event.data.get("result", "")))
+
+    def _print_call(self, event: Event, state: CallState, result: str) -> str:
+        call = self._calls.pop(_call_id(event), None) or _call(event, state)
+        call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
+        line = self._lines.call(call, self.width, event.timestamp)
+        self._folded.append(self._lines.folded(call, line))
+        todo = self._lines.todo(call.args) if call.tool == TODO_TOOL and state == "done" else []
+        return self._print([line, *todo], "call")
+
+    def _file_change(self, event: Event) -> str:
+        title = diffs.head(event.data, self._ink, self._words)
+        return self._print_diff(title, str(event.data.get("diff") or ""), diffs.MOST_LINES)
+
     def _task(self, event: Event) -> str:
         task = event.data.get("task")
-        if not isinstance(task, Mapping):
+        if not isinstance(task, Mapping) or (name := str(task.get("id", ""))) in self._ended:
             return ""
-        name = str(task.get("id", ""))
         if not number(task.get("ended")):
             self._tasks[name] = task
             return ""
-        if self._tasks.pop(name, None) is None:
-            return ""  # its end was told before
+        self._tasks.pop(name, None)
+        self._ended.add(name)
         line = self._lines.task(task, self.width, event.timestamp)
-        sections = (("prompt", str(task.get("prompt", ""))), ("result", str(task.get("result", ""))))
+        sections = tuple((key, str(task.get(key, ""))) for key in ("prompt", "result"))
         self._folded.append(Folded(line, sections))
         return self.close() + self._print([line], "call")
 
-    # -- the run ---------------------------------------------------------------------------------------
-
-    def _loop_start(self, event: Event) -> str:  # noqa: ARG002 - the application showed the task
-        before = self.close()
-        self._facts = Facts(used=self._facts.used, window=self._facts.window)
-        self._new_answer()
-        return before
+    # -- the run ------------------------------------------------------------------------------------
 
     def _step_end(self, event: Event) -> str:
         before = self.close()
-        usage, context = (event.data.get(name) for name in ("usage", "context"))
-        total = number(usage.get("total_tokens")) if isinstance(usage, Mapping) else 0
-        used, window = self._facts.used, self._facts.window
-        if isinstance(context, Mapping):
-            used, window = (int(number(context.get(name))) for name in ("tokens", "window"))
-        self._facts = Facts(step=event.step, used=used, window=window, tokens=int(total))
-        self._new_answer()
+        usage, context = (event.data.get(name) or {} for name in ("usage", "context"))
+        used, window = (int(number(context.get(name))) for name in ("tokens", "window"))
+        tokens = int(number(usage.get("total_tokens")))
+        self._facts = Facts(step=event.step, used=used, window=window, tokens=tokens)
+        self._answer = Answer(self._page)
         return before
 
     def _loop_end(self, event: Event) -> str:
         said = self.close()
-        for call in self._calls.values():
-            call.state = "stopped"
-            said += self._print_call(call, event.timestamp)
-        self._calls.clear()
-        self._new_answer()
+        self._answer = Answer(self._page)
+        for name, call in list(self._calls.items()):
+            left = replace(event, data={"call_id": name, "tool": call.tool})
+            said += self._print_call(left, "stopped", "")
         reason = str(event.data.get("stop_reason", ""))
         known = STOP_REASONS.get(reason)
         if known and known.kind in ("done", "failed"):
@@ -451,24 +409,32 @@ class Transcript:
         return self.close() + self.say(event.content)
 
     def _soft_limit(self, event: Event) -> str:
-        reason = one_line(str(event.data.get("reason", "")))
-        return self.close() + self._note("warning", "soft_limit", reason=reason)
+        return self._note("warning", "soft_limit", reason=one_line(str(event.data.get("reason", ""))))
 
     def _compaction(self, event: Event) -> str:
-        before, after = (int(number(event.data.get(f"tokens_{when}"))) for when in ("before", "after"))
-        return self.close() + self._note("dim", "compaction", before=short(before), after=short(after))
+        before, after = (short(int(number(event.data.get(f"tokens_{when}")))) for when in ("before", "after"))
+        return self._note("dim", "compaction", before=before, after=after)
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ConfigError(f"{name}={value!r} must be 1 or more.")
+    return value
 
 
 def _call_id(event: Event) -> str:
     return str(event.data.get("call_id") or event.data.get("tool", ""))
 
 
+def _call(event: Event, state: CallState) -> Call:
+    return Call(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
+
+
 _HANDLERS: Mapping[EventType, Callable[[Transcript, Event], str]] = {
-    EventType.LOOP_START: Transcript._loop_start,
     EventType.TEXT_DELTA: Transcript._text_delta,
     EventType.THOUGHT: Transcript._thought,
     EventType.REASONING_DELTA: Transcript._reasoning_delta,
-    EventType.REASONING: Transcript._whole_reasoning,
+    EventType.REASONING: Transcript._reasoning,
     EventType.TOOL_CALL_DELTA: Transcript._call_delta,
     EventType.RETRY: Transcript._retry,
     EventType.PERMISSION: Transcript._permission,

@@ -75,7 +75,7 @@ def words_in(language: str | None) -> Words:
         {name: number for number, name in enumerate(LANGUAGES)}, language or default_language()
     )
 
-    def word(name: str, **values: object) -> str:
+    def word(name: str, /, **values: object) -> str:
         text = SCREEN[name][index]
         return text.format(**values) if values else text
 
