@@ -179,13 +179,12 @@ class Chat:
         running = [each for each, state in self._tasks.items() if state in _RUNNING]
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
-        try:
-            if move is None or not running:
-                raise LookupError
-            move(running[-1])
-            self.say(chat_word("moved"))
-        except LookupError:  # it has just ended
-            self.say(chat_word("no_background"))
+        word = "no_background"
+        with suppress(LookupError):  # it has just ended
+            if move is not None and running:
+                move(running[-1])
+                word = "moved"
+        self.say(chat_word(word))
 
     def live(self) -> str:
         """The lines that move."""
@@ -347,7 +346,7 @@ class Chat:
         context = policy.judge_context("shell", args, attended=True)
         own = shell.judge(args, context)
         own = await own if asyncio.iscoroutine(own) else own
-        found = policy.suggest("shell", args, read_only=False, own=own, judges=True)  # type: ignore[arg-type]  # awaited above
+        found = policy.suggest("shell", args, read_only=False, own=own, judges=True)
         if found.behavior == "ask":
             found = await self.desk.ask(PermissionRequest(call_id, "shell", args, found.message))
         if found.behavior == "deny":

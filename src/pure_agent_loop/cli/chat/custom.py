@@ -42,7 +42,7 @@ class CustomCommand:
     is_project: bool
 
     def with_arguments(self, words: str) -> str:
-        """The text with what was typed behind the command, in the place of ``$ARGUMENTS``, ``$1`` to ``$9``."""
+        """The text with what was typed behind the command for ``$ARGUMENTS``, ``$1`` to ``$9``."""
         try:
             parts = shlex.split(words)
         except ValueError:

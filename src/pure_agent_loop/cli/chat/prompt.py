@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from pure_agent_loop.support.paths import data_folder, private_folder
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.filters import Filter
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout import Layout
 
@@ -204,77 +206,46 @@ class Prompt:
         keys, acts, buffer = KeyBindings(), self._acts, self.buffer
         working = Condition(lambda: acts.is_working)
         empty = Condition(lambda: not buffer.text)
+        vi = vi_insert_mode | vi_navigation_mode
 
-        @keys.add("enter")
-        def _(_: Any) -> None:
-            state = buffer.complete_state
-            if state is not None and state.current_completion is not None:
-                buffer.apply_completion(state.current_completion)
-            else:
-                self._send()
+        def add(*names: str, does: Callable[[Any], Any], when: Filter | bool = True) -> None:
+            keys.add(*names, filter=when)(does)
 
-        @keys.add("escape", "enter")
-        def _(_: Any) -> None:
-            if acts.is_working:
-                self._send(at_end=True)
-            else:
-                buffer.newline(copy_margin=False)
-
-        @keys.add("c-j")
-        def _(_: Any) -> None:
-            buffer.newline(copy_margin=False)
-
-        @keys.add("<bracketed-paste>")
-        def _(event: Any) -> None:
-            buffer.insert_text(self.chips.fold(event.data))
-
-        @keys.add("escape", filter=~has_completions & (working | ~(vi_insert_mode | vi_navigation_mode)))
-        def _(_: Any) -> None:
-            if acts.is_working:
-                acts.stop()
-
-        @keys.add("escape", filter=has_completions & ~vi_insert_mode)
-        def _(_: Any) -> None:
-            buffer.cancel_completion()
-
-        @keys.add("c-c")
-        @keys.add("<sigint>")
-        def _(_: Any) -> None:
-            if buffer.text and not acts.is_working:
-                buffer.reset()
-            else:
-                acts.stop()
-
-        @keys.add("c-d", filter=empty)
-        def _(_: Any) -> None:
-            acts.leave()
-
-        @keys.add("?", filter=empty & ~vi_navigation_mode)
-        def _(_: Any) -> None:
-            acts.enter("/help")
-
-        @keys.add("c-o")
-        def _(_: Any) -> None:
-            acts.unfold()
-
-        @keys.add("c-b", filter=working)
-        def _(_: Any) -> None:
-            acts.to_background()
-
-        @keys.add("c-z")
-        def _(event: Any) -> None:
-            event.app.suspend_to_background()
-
+        add("enter", does=lambda _: self._enter())
+        add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
+        add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
+        add("c-j", does=lambda _: buffer.newline(copy_margin=False))
+        add("<bracketed-paste>", does=lambda event: buffer.insert_text(self.chips.fold(event.data)))
+        add("escape", does=lambda _: acts.stop(), when=~has_completions & working)
+        add("escape", does=lambda _: buffer.cancel_completion(), when=has_completions & ~vi)
+        add("c-c", does=lambda _: self._interrupt())
+        add("<sigint>", does=lambda _: self._interrupt())
+        add("c-d", does=lambda _: acts.leave(), when=empty)
+        add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
+        add("c-o", does=lambda _: acts.unfold())
+        add("c-b", does=lambda _: acts.to_background(), when=working)
+        add("c-z", does=lambda event: event.app.suspend_to_background())
         return keys
+
+    def _enter(self) -> None:
+        state = self.buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            self.buffer.apply_completion(state.current_completion)
+        else:
+            self._send()
+
+    def _interrupt(self) -> None:
+        if self.buffer.text and not self._acts.is_working:
+            self.buffer.reset()
+        else:
+            self._acts.stop()
 
     def _send(self, *, at_end: bool = False) -> None:
         line = self.buffer.text
         if not line.strip():
             return
-        try:
+        with suppress(OSError):  # a history that cannot be written stops no conversation
             self.buffer.append_to_history()
-        except OSError:  # a history that cannot be written stops no conversation
-            pass
         self.buffer.reset()
         self._acts.enter(self.chips.unfold(line), at_end=at_end)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.safe import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import Shared, Talk
-from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.cli.chat.words import chat_word, keys_help
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.output import Output
@@ -23,8 +23,8 @@ from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, title_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
-from pure_agent_loop.sessions import fork_session
 from pure_agent_loop.sessions.export import moment, to_html, to_markdown
+from pure_agent_loop.sessions.fork import fork_session
 
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
@@ -162,7 +162,7 @@ class Slash:
 
     def _help(self, _: str) -> None:
         rows = [f"- `/{name}` {one_line(about)}" for name, about in self.known()]
-        self._host.show("\n".join([chat_word("help_keys"), "", *rows]))
+        self._host.show("\n".join([keys_help(), "", "---", "", *rows]))
 
     def _tools(self, _: str) -> None:
         toolset = self._host.shared.toolset
@@ -211,9 +211,11 @@ class Slash:
         self._list(f"`{skill.name}` {one_line(skill.description)}" for skill in loader.skills)
 
     def _agents(self, _: str) -> None:
+        from pure_agent_loop.subagents.definitions import in_language
+
         manager = self._host.shared.toolset.subagents
         found = [] if manager is None else manager.definitions
-        self._list(f"`{each.name}` {one_line(each.description)}" for each in found)
+        self._list(f"`{each.name}` {one_line(in_language(each.description, None))}" for each in found)
 
     def _tasks(self, _: str) -> None:
         from pure_agent_loop.subagents.tasks import TaskStore
