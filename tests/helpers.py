@@ -75,7 +75,7 @@ def _check_parts(events: Sequence[Event], stop_reason: str, first_step: int) -> 
         parts[part.id] = part
         assert part.ended is None or part.ended >= (part.started or 0.0)
     if stop_reason != SUSPENDED:
-        assert all(part.state in ("completed", "error") for part in parts.values()), parts
+        assert all(not TRANSITIONS[part.state] for part in parts.values()), parts
 
 
 def _check_numbers(inner: Sequence[Event], first_step: int) -> None:
@@ -201,3 +201,9 @@ async def until(done: Any) -> None:
 def may_call(request: Any) -> bool:
     """True if the answer to a request of a scripted model may hold calls."""
     return bool(request.tools) and request.options.get("tool_choice") != "none"
+
+
+def unframed(text: str) -> str:
+    """A tool's result without the frame that marks it as data."""
+    head, _, rest = text.partition("\n")
+    return rest.rpartition("\n")[0] if head.startswith("[from ") else text

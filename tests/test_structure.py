@@ -26,6 +26,7 @@ LAYERS = [
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
+        prompts.frames
         """,
     ),
     (
@@ -42,7 +43,7 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
-        schema.examples
+        schema.examples schema.given
         llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
         schema.words
@@ -58,9 +59,9 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.gate
+        kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
-        kernel.tools.tool_round
+        kernel.tools.marking kernel.tools.tool_round
         """,
     ),
     (

@@ -36,6 +36,7 @@ from pure_agent_loop.runs.checks import (
     check_types,
     checked_choice,
     checked_compactor,
+    checked_folder,
     checked_function,
     checked_number,
     checked_text,
@@ -93,8 +94,8 @@ class Agent:
             ``PURE_AGENT_LOOP_LANG``, else English.
         prompts: Words of your own instead.
         profile: What the server needs, where it is not known; found by address and model name if None.
-        permission_mode: ``auto`` allows every call that no rule forbids; ``ask`` asks about tools that are
-            not marked ``read_only``; ``plan`` allows only those marked so; ``bypass`` asks about nothing.
+        permission_mode: ``auto``, the default, allows every call that no rule forbids; ``ask`` asks about
+            tools that are not marked ``read_only``; ``plan`` allows only these; ``bypass`` asks nothing.
         permission_rules: Calls that are denied, asked about or allowed, by name and arguments.
         can_use_tool: Your own decision about each call: ``(tool, args, context)`` to ``"allow"``, ``"deny"``,
             ``"ask"`` or a `Permission`.
@@ -104,6 +105,8 @@ class Agent:
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
         name: The agent's name, for the audit log and for other agents.
+        cwd: The folder the work is in, told to tools and permission functions in their contexts; None for
+            the one the program is in. It binds nothing: file tools and the shell have a folder of their own.
         audit: Writes down every call, such as an `AuditLog`.
         snapshots: Knows what a step changed in a folder and can undo it, such as `WorkspaceSnapshots`.
         subagents: Others that it can give tasks to: a `SubagentManager`.
@@ -154,6 +157,7 @@ class Agent:
         hooks: Hooks | None = None,
         budget: Budget | None = None,
         name: str = "",
+        cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
         subagents: Subagents | None = None,
@@ -213,6 +217,7 @@ class Agent:
             hooks=hooks or Hooks(),
             budget=budget,
             name=name,
+            cwd=checked_folder("cwd", cwd),
             observers=Observers(audit, snapshots),
             background=None if subagents is None else subagents.for_sessions(sessions),
             tool_rounds=TOOL_ROUNDS[mode],

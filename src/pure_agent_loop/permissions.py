@@ -18,13 +18,12 @@ import fnmatch
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.text import to_jsonable
 
 Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
@@ -64,6 +63,12 @@ class PermissionContext:
         suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
         reason: The rule or the mode that suggests it.
         read_only: The tool is marked as one that changes nothing, or would make this call so.
+        session_id: The session; empty for none.
+        agent: The agent's name; empty for none.
+        task: What the run was asked.
+        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        cwd: The folder the work is in; see `ToolContext`.
+        tasks: The state of each task that the run has given to a subagent, by the task's id.
     """
 
     step: int
@@ -71,6 +76,12 @@ class PermissionContext:
     suggestion: Behavior = "allow"
     reason: str = ""
     read_only: bool = False
+    session_id: str = ""
+    agent: str = ""
+    task: str = ""
+    permission_mode: str = "auto"
+    cwd: str = ""
+    tasks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,48 +379,3 @@ def _as_word_of_verdict(verdict: object) -> object:
     if isinstance(verdict, bool):
         return "allow" if verdict else "deny"
     return verdict.behavior if isinstance(verdict, Permission) else verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """What was decided about one call. Part of the state, so that nothing is decided or asked twice.
-
-    Args:
-        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
-        args: The arguments in force.
-        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
-        message: Why, in words.
-        read_only: With ``allow``: it runs so that it changes nothing.
-    """
-
-    behavior: Behavior
-    args: dict[str, Any] = field(default_factory=dict)
-    kind: str = ""
-    message: str = ""
-    read_only: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
-        """The reverse of :meth:`to_dict`."""
-        return cls(**data)
-
-
-def to_arguments(value: object) -> dict[str, Any]:
-    """Arguments given by a function of the user, as plain JSON: they become part of the state.
-
-    Raises:
-        ConfigError: They are no object.
-    """
-    if not isinstance(value, Mapping):
-        raise ConfigError(say("no_arguments", value=f"{value!r:.80}"))
-    plain: dict[str, Any] = to_jsonable(value)
-    return plain
-
-
-def call_key(tool: str, args: Mapping[str, Any]) -> str:
-    """The same text for the same call."""
-    return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"

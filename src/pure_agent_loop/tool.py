@@ -21,8 +21,8 @@ from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.examples import Example, checked_examples
+from pure_agent_loop.schema.given import GivenSchema
 from pure_agent_loop.schema.tidy import with_texts
-from pure_agent_loop.schema.words import say as say_of
 from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
@@ -41,12 +41,14 @@ class ToolOutcome:
         spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
             plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
             counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
+        is_background: True if the work goes on beside the run, and a message will tell what came of it.
     """
 
     text: str
     is_error: bool = False
     is_interrupt: bool = False
     spent: dict[str, Any] | None = None
+    is_background: bool = False
 
 
 def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
@@ -61,26 +63,6 @@ def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: boo
     """
     text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
     return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
-
-
-@dataclass(slots=True)
-class _GivenSchema:
-    """A JSON Schema that came with the tool. It is sent as it is; only names are checked here."""
-
-    parameters: dict[str, Any]
-    description: str = ""
-
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
-        known = self.parameters.get("properties", {})
-        closed = self.parameters.get("additionalProperties") is False
-        problems = [f"{name}: {say_of('required')}" for name in missing]
-        problems += [
-            say_of("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
-        ]
-        if problems:
-            raise ToolArgumentError("; ".join(problems))
-        return arguments
 
 
 class Tool:
@@ -102,6 +84,8 @@ class Tool:
             be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
             not asked. It must change nothing.
         words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
+        untrusted: Its results are words of others, such as files: the model gets them in a frame that marks
+            them as data.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.
@@ -121,6 +105,7 @@ class Tool:
         judge: Judge | None = None,
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
+        untrusted: bool = False,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
@@ -141,16 +126,17 @@ class Tool:
         self.timeout = timeout
         self.read_only = read_only
         self.polls = polls
+        self.untrusted = untrusted
         self.judge = judge
         self.examples = checked_examples(self.name, examples)
         self._words = words or {}
         self._description = description
-        self._given = None if parameters is None else _GivenSchema(dict(parameters))
+        self._given = None if parameters is None else GivenSchema(dict(parameters))
         self._signature = check_signature(function) if parameters is None else None
         self.is_async = inspect.iscoroutinefunction(_unwrapped(function))
 
     @cached_property
-    def schema(self) -> ToolSchema | _GivenSchema:
+    def schema(self) -> ToolSchema | GivenSchema:
         """How arguments are described and checked; built when first needed, since that loads pydantic."""
         return self._given or build_schema(self._signature or self.function)
 
@@ -288,6 +274,7 @@ def tool(
     judge: Judge | None = None,
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
+    untrusted: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
@@ -297,7 +284,7 @@ def tool(
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
         options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
-            ``judge``, ``examples``, ``words``; see `Tool`.
+            ``judge``, ``examples``, ``words``, ``untrusted``; see `Tool`.
 
     Raises:
         ConfigError: The name cannot be used, or a parameter has no annotation.

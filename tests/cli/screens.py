@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyte
-
 from tests.cli.terminal import PATIENCE, _own_terminal
 
 ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, TAB = (

@@ -137,6 +137,7 @@ def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
         (["-m", "x", "why?"], ["run", "-m", "x", "why?"]),
         (["-P", "work", "doctor"], ["doctor", "-P", "work"]),
         (["--profile=work", "doctor"], ["doctor", "--profile=work"]),
+        (["-P", "work", "config", "show"], ["config", "show", "-P", "work"]),
         (["-c"], ["run", "-c"]),
     ],
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from pure_agent_loop.testing import ScriptedServer, answer, call
 from tests.cli.screens import CTRL_D, ENTER, Screen
+
+from pure_agent_loop.testing import ScriptedServer
 
 
 @pytest.fixture

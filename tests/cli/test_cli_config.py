@@ -181,6 +181,11 @@ class TestWhatCannotBe:
         assert "canary" not in done.stderr
         assert "\x1b" not in done.stderr
 
+    def test_a_file_that_is_none(self, pal):
+        (Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "pal.toml").mkdir(parents=True)
+        done = pal("hi")
+        assert (done.returncode, "is no file. Move it away." in done.stderr) == (2, True)
+
 
 class TestProject:
     @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers import unframed
 
 from pure_agent_loop.cli.exits import DENIED, code_for_stop
 from pure_agent_loop.cli.parser import parse
@@ -34,7 +35,7 @@ def run(pal, script, *words):
 
 
 def results(server):
-    return [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
+    return [unframed(m["content"]) for m in server.requests[-1].messages if m["role"] == "tool"]
 
 
 def test_the_words_are_those_of_the_library():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import inspect
 import threading
+from pathlib import Path
 
 import pytest
 from tests.helpers import E, of_type, run_kernel, tool_texts
 
-from pure_agent_loop import Agent, ConfigError, Permission, PermissionRules, tool
+from pure_agent_loop import Agent, AIClient, ConfigError, Permission, PermissionRules, tool
+from pure_agent_loop.cli.commands.run import add_run
 from pure_agent_loop.permissions import BEHAVIORS, PERMISSION_MODES, PermissionPolicy, Rule, as_permission
 from pure_agent_loop.testing import ScriptedLLM, call, check_history
 
@@ -431,3 +435,15 @@ def test_nobody_is_asked_about_a_tool_that_there_is_not():
     result, _ = scene([call("atc", x=1), "done"], on_ask=ask)
     assert ask.asked == []
     assert "UnknownTool" in tool_texts(result.messages)[0]
+
+
+def test_the_default_mode_is_the_one_that_the_documents_name():
+    for facade in (Agent, AIClient):
+        assert inspect.signature(facade).parameters["permission_mode"].default == "auto"
+    text = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text("utf-8")
+    assert "**The default mode** is `auto` in the library" in text
+    assert "It is `ask` in `pal run`" in text
+    parser = argparse.ArgumentParser()
+    add_run(parser)
+    assert parser.get_default("permission_mode") == "ask"
+    assert "the default here; that of the library is auto" in " ".join(parser.format_help().split())

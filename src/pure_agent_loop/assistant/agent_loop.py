@@ -13,7 +13,9 @@ from pure_agent_loop.assistant.context_builder import ContextBuilder
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.provider import as_model
 from pure_agent_loop.assistant.skills import SkillsLoader
+from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords
+from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
@@ -44,7 +46,7 @@ __all__ = ["AgentLoop"]
 MAX_RUN_TOKENS = 1_000_000
 DEFAULT_MAX_HISTORY = 200
 DEFAULT_MAX_TOKENS = DefaultInt(4096)
-_OURS = ("limits", "retry", "sessions", "llm", "system_prompt", "tools")
+_OURS = ("cwd", "limits", "retry", "sessions", "llm", "system_prompt", "tools")
 
 
 class AgentLoop:
@@ -75,7 +77,10 @@ class AgentLoop:
         max_history: Past so many messages the oldest are summarised into memory; None for no limit.
         limits: Further limits; its ``max_turns`` and ``max_tool_calls`` do not count.
         language: ``en`` or ``zh`` for what the framework says; else that of the context builder.
-        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode``, ``hooks``, ``audit``.
+        trust_folder: Whether ``AGENTS.md`` and the skills of the workspace may guide the model; None for what
+            a person has said about them, as they are, when ``pal run`` asked. What is left out is logged.
+        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode`` (``auto``), ``hooks``;
+            ``audit``, which is an `AuditLog` in the data folder unless None is given.
 
     Raises:
         ConfigError: An argument cannot work; the message says which and what to do.
@@ -100,6 +105,7 @@ class AgentLoop:
         max_history: int | None = DEFAULT_MAX_HISTORY,
         limits: LoopLimits | None = None,
         language: str | None = None,
+        trust_folder: bool | None = None,
         **agent_options: Any,
     ) -> None:
         for name in _OURS:
@@ -108,13 +114,20 @@ class AgentLoop:
         known = {**inspect.signature(AgentLoop).parameters, **inspect.signature(Agent).parameters}
         check_fields("AgentLoop", {k: v for k, v in agent_options.items() if k not in known}, known)
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
-        self.context_builder = context_builder or _default_builder(self.workspace, language)
+        if context_builder is not None and trust_folder is not None:
+            raise ConfigError("trust_folder= is for the builder here: ContextBuilder(trust_folder=...).")
+        builder = context_builder or _default_builder(self.workspace, language, trust_folder)
+        self.context_builder = builder
         self.sessions = session_manager or SessionManager()
         limits = replace(
             limits or LoopLimits(max_tokens=MAX_RUN_TOKENS),
             max_turns=max_iterations,
             max_tool_calls=max_tool_calls,
         )
+        if "audit" not in agent_options:
+            agent_options["audit"] = AuditLog(
+                notes={"permission_mode": agent_options.get("permission_mode", "auto")}
+            )
         agent_options.setdefault("compaction", _compaction(self.context_builder.memory, max_history))
         self.agent = Agent(
             **({"model": model} if provider is None else {"llm": as_model(provider, model)}),
@@ -127,6 +140,7 @@ class AgentLoop:
             max_tokens=max_tokens,
             language=language or self.context_builder.language,
             sessions=self.sessions.store,
+            cwd=self.workspace.root,
             tool_attempts=max(1, max_retries),
             tool_retry_delay=retry_delay,
             **agent_options,
@@ -297,9 +311,11 @@ def _waiting(state: QueryState, words: AssistantWords) -> str:
     return words.waiting.format(calls=calls) if calls else ""
 
 
-def _default_builder(workspace: Workspace, language: str | None) -> ContextBuilder:
-    skills = SkillsLoader(workspace=workspace, language=language)
-    return ContextBuilder(workspace, MemoryStore(workspace, language=language), skills, language=language)
+def _default_builder(workspace: Workspace, language: str | None, trusted: bool | None) -> ContextBuilder:
+    may_guide = is_trusted(guidance_of(workspace.root)) if trusted is None else trusted
+    skills = SkillsLoader(workspace=workspace, trust_project=may_guide, language=language)
+    memory = MemoryStore(workspace, language=language)
+    return ContextBuilder(workspace, memory, skills, language=language, trust_folder=trusted)
 
 
 def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | bool:

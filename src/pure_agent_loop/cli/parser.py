@@ -105,7 +105,7 @@ def _with_command(words: list[str]) -> list[str]:
         return [*words[1:2], "--help"]
     ahead = 2 if first in _PROFILE else 1 if first.startswith("--profile=") else 0
     if ahead and words[ahead : ahead + 1] and words[ahead] in COMMANDS:
-        return [words[ahead], *words[:ahead], *words[ahead + 1 :]]
+        return [*words[ahead:], *words[:ahead]]
     meant = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
     if meant:
         _parser(()).error(f"there is no command {first!r}.{meant} To ask that: pal run {first}")

@@ -155,14 +155,19 @@ def _commands(line: object) -> list[str]:
 
 
 def _blanks_shown(text: str) -> str:
-    """Text in which no blanks can push anything out of sight, or pass for others."""
-    return _BLANKS.sub(lambda found: _blanks(found[0]), text)
+    """Text in which no blanks can push anything out of sight or pass for others; no sign turns it round."""
+    shown = _BLANKS.sub(lambda found: _blanks(found[0]), text)
+    return "".join(each if each.isprintable() else _code(each) for each in shown)
 
 
 def _blanks(run: str) -> str:
     if len(run) > MOST_BLANKS:
         return f"·({len(run)} blanks)·"
-    return "".join("·" if sign == " " else f"\\u{ord(sign):04x}" for sign in run)
+    return "".join("·" if sign == " " else _code(sign) for sign in run)
+
+
+def _code(sign: str) -> str:
+    return f"\\u{ord(sign):04x}"
 
 
 def _forget_typed(descriptor: int) -> None:

@@ -73,6 +73,14 @@ class Ends(Protocol):
         ...
 
 
+class KnowsTasks(Protocol):
+    """Work that is made of tasks."""
+
+    def states(self) -> Mapping[str, str]:
+        """The state of each task, by its id."""
+        ...
+
+
 class Subagents(Protocol):
     """What brings an agent the tools that give tasks to others; `SubagentManager` is one."""
 
@@ -171,6 +179,8 @@ class Kit:
     """How much of a tool's result enters the history, and where the rest is kept."""
     name: str = ""
     """The agent's name, for the audit log."""
+    cwd: str = ""
+    """The folder the work is in, told to tools and permission functions; empty for the program's."""
     observers: Observers = field(default_factory=Observers)
     """Who watches its tools."""
     background: Background | None = None

@@ -20,7 +20,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
 from pure_agent_loop.kernel.stop_reasons import COMPLETED, SUSPENDED
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
@@ -35,7 +35,7 @@ from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
-from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
+from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.typed import mistyped
 

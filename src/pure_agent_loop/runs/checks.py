@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.budget import Budget, price_for
@@ -131,6 +133,20 @@ def check_types(**arguments: tuple[object, type]) -> None:
         if value is not None and not isinstance(value, kind):
             what = "text" if kind is str else f"a {kind.__name__}"
             raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
+
+
+def checked_folder(name: str, value: object) -> str:
+    """The absolute path of a folder that is there; empty for None.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value is None:
+        return ""
+    path = Path(value).expanduser() if isinstance(value, (str, os.PathLike)) else None
+    if path is None or not path.is_dir():
+        raise ConfigError(f"{name}={value!r:.80} must be a folder that exists.")
+    return str(path.resolve())
 
 
 def check_client(llm: object) -> None:

@@ -76,7 +76,9 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     end = last + 1
     while end < len(records) and not _begins_more(records[end]):
         end += 1
-    while end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary"):
+    while (
+        end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary", "parts")
+    ):
         end -= 1  # the effects say the same, and the state that these belong to is not copied
     return records[:end]
 

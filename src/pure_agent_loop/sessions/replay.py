@@ -29,7 +29,7 @@ from pure_agent_loop.sessions.replay_journal import (
 from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import EFFECTS, Past
+from pure_agent_loop.sessions.transcript import EFFECTS, Past, dicts_in
 from pure_agent_loop.support.text import to_jsonable
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
@@ -155,6 +155,8 @@ class _Replay:
                 window = Window({})
             elif record.type == "intent":
                 window.begun.add(key)
+            elif record.type == "parts":
+                window.parts += dicts_in(record.data, "parts")
             elif record.type == "failure":
                 window.effects[key] = ("failure", record.data)
             elif record.type in EFFECTS:

@@ -22,7 +22,7 @@ from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
-_FLAGS = ("idempotent", "read_only", "polls", "timeout")
+_FLAGS = ("idempotent", "read_only", "polls", "timeout", "untrusted")
 _HOOKS = ("before_tool", "after_tool", "on_stop")
 _SECRET = ("extra_headers", "extra_query")  # keys may stand there
 _BEHAVIORS = ("deny", "ask", "allow")

@@ -9,6 +9,7 @@ answer    what the model answered
 intent    a tool is about to run
 outcome   what came of it
 value     what a function of the user, or a person, decided; messages that came in; a summary
+parts     how the parts of a step changed, and when: pending, running, completed; written at its end
 failure   what an effect failed with; it is tried again when the run is resumed
 end       why the run ended
 ========  =====================================================================================
@@ -168,7 +169,12 @@ def read_past(records: Sequence[Record]) -> Past:
 
 
 def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = data.get("messages")
+    return dicts_in(data, "messages")
+
+
+def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a list of a record; what is none is passed over."""
+    found = data.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
@@ -204,6 +210,7 @@ class SessionJournal:
         self._taken = 0
         self._is_remote: bool = is_remote(log)
         self._due: list[partial[Record]] = []
+        self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
 
     def begin(self, about: Mapping[str, Any]) -> None:
@@ -268,6 +275,10 @@ class SessionJournal:
             self._put_down(kind, {"key": key, "value": plain}, durable=True)
         return taken
 
+    def note_part(self, change: Mapping[str, Any]) -> None:
+        """Keep a change of a part for the next checkpoint: until then other records say as much."""
+        self._changes.append(change)
+
     def checkpoint(self, state: Checkpointed) -> None:
         """Write the messages that came in, and where the run stands.
 
@@ -275,6 +286,9 @@ class SessionJournal:
             SessionWriteError: Nothing can be written.
         """
         messages, known = state.messages, len(self._written)
+        if self._changes:
+            self._put_down("parts", {"parts": self._changes})
+            self._changes = []
         if not self._is_continued(messages):
             self._put_down("boundary", {"messages": list(messages)})
         elif len(messages) > known:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.events import Emit, Event, EventType
+from pure_agent_loop.events import Emit, Event, EventType, TaskState
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
@@ -21,12 +23,11 @@ from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord
 from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
-    import asyncio
-
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.support.writer_lock import SessionLock
 
@@ -44,7 +45,8 @@ class Child:
         text: Its whole answer, once it has one.
         notice: What was put into the inbox of the agent that gave the task; empty for nothing yet.
         lock: Held while it is at work.
-        job: The work in the background.
+        job: The work.
+        moved: Set once a task of the foreground has gone to the background.
         unlink: Lets it no longer be stopped with the run that gave the task.
     """
 
@@ -58,6 +60,13 @@ class Child:
     lock: SessionLock | None = None
     job: asyncio.Task[None] | None = None
     unlink: Callable[[], None] | None = None
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """True while it is at work in the foreground."""
+        is_at_work = self.job is not None and not self.job.done() and not self.record.is_over
+        return is_at_work and not self.record.background
 
     @property
     def usage(self) -> TokenUsage:
@@ -173,6 +182,17 @@ def names_of(state: QueryState) -> str:
     """The calls that wait for a permission."""
     waiting: Iterable[PermissionRequest] = state.questions
     return ", ".join(f"{each.tool}({', '.join(each.args)})" for each in waiting)
+
+
+def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[TaskState, str]:
+    """In which state a task is after its run has ended, and what went wrong."""
+    if state.stop_reason == SUSPENDED:
+        return "waiting_permission", words.waiting.format(calls=names_of(state))
+    if state.stop_reason == "cancelled":
+        return "killed" if child.token.reason == "killed" else "cancelled", ""
+    if state.stop_reason == "error":
+        return "failed", safe_str(state.failure) or "error"
+    return "completed", ""
 
 
 def report_of(record: TaskRecord, words: SubagentWords) -> str:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.budget import TOOL_CALLS
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
@@ -19,13 +18,14 @@ from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions.resume import begin_in_session
+from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
     Child,
     ask_person,
     cut_result,
     inherit_answers,
     kit_for,
-    names_of,
+    outcome_of,
     report_of,
 )
 from pure_agent_loop.subagents.definitions import EXPLORE, in_language
@@ -70,6 +70,8 @@ class RunTasks:
         self._watcher: asyncio.Task[None] | None = None
         self._is_over = False
         self.children: dict[str, Child] = {}
+        self.loop = asyncio.get_running_loop()
+        table.runs.add(self)
 
     # -- what the run calls --------------------------------------------------------------------------
 
@@ -107,20 +109,18 @@ class RunTasks:
         reached = self.used_up()
         return self.words.nothing_left.format(what=reached) if reached else ""
 
-    def make(self, name: str, prompt: str, *, background: bool, step: int) -> Child:
-        """A new task."""
+    def make(self, name: str, prompt: str, **given: Any) -> Child:
+        """A new task, with further fields of its record."""
         definition, parent = self.table.definitions[name], self._state.session_id
         task_id = (self.tasks or TaskStore()).new_id(name)
-        record = TaskRecord(
-            task_id, name, self._clean(prompt), parent=parent, background=background, step=step
-        )
+        record = TaskRecord(task_id, name, self._clean(prompt), parent=parent, **given)
         if self.tasks is not None:
             record.session_id = f"{parent[: 63 - len(task_id)]}.{task_id}"
         return Child(record, definition)
 
-    def again(self, child: Child, prompt: str, *, background: bool, step: int) -> Child:
-        """A task that goes on with something more to do."""
-        record = replace(child.record, prompt=self._clean(prompt), background=background, step=step)
+    def again(self, child: Child, prompt: str, **given: Any) -> Child:
+        """A task that goes on with something more to do; see `make`."""
+        record = replace(child.record, prompt=self._clean(prompt), **given)
         record.to("pending")
         record.result = record.error = record.stop_reason = ""
         record.delivered = False
@@ -137,11 +137,42 @@ class RunTasks:
             child.unlink = self._kit.cancel_token.on_cancel(lambda: child.token.cancel("cancelled"))
         if self._watcher is None and self.tasks is not None:
             self._watcher = asyncio.create_task(self._watch())
-        if not child.record.background:
-            await self._work(child)
-            return
         child.job = asyncio.create_task(self._work(child))
-        await asyncio.sleep(0)  # it has a slot now, or waits for one
+        if child.record.background:
+            await asyncio.sleep(0)  # it has a slot now, or waits for one
+        else:
+            await self._until_done(child, child.job)
+
+    async def _until_done(self, child: Child, job: asyncio.Task[None]) -> None:
+        """Wait for a task of the foreground, or until it goes to the background."""
+        moved = asyncio.create_task(child.moved.wait())
+        try:
+            await asyncio.wait({job, moved}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            moved.cancel()
+            if not (job.done() or child.record.background):  # the call was given up, and this with it
+                job.cancel()
+                await asyncio.wait({job})
+        if child.moved.is_set():
+            await self._tell(child)
+
+    def move(self, task_id: str) -> TaskRecord | None:
+        """Let a task of the foreground go on in the background; None if there is none of that id or call."""
+        if (child := self.waited_for(task_id)) is not None:
+            child.record.background = True
+            if child.record.state == "running":
+                child.record.to("backgrounded")
+            child.moved.set()
+        return None if child is None else child.record
+
+    def waited_for(self, task_id: str) -> Child | None:
+        """The task of that id or call, if it is at work in the foreground."""
+        found = (child for child in list(self.children.values()) if child.is_waited_for)
+        return next((each for each in found if task_id in (each.record.id, each.record.call_id)), None)
+
+    def states(self) -> dict[str, str]:
+        """The state of each task, by its id."""
+        return {each: child.record.state for each, child in self.children.items()}
 
     async def _work(self, child: Child) -> None:
         """From the first moment to the last, whatever happens in between."""
@@ -163,8 +194,7 @@ class RunTasks:
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
         table, mode = self.table, child.definition.workspace
-        path = table.worktrees() / child.record.id
-        place = await place_for(mode, table.workspace, path, self.words)
+        place = await place_for(mode, table.workspace, table.worktrees() / child.record.id, self.words)
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
@@ -173,10 +203,11 @@ class RunTasks:
                 await run_loop(state, kit)
             finally:
                 kit.journal.close()
-            found = self._outcome(child, state)
+            child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
+            found, why = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
                 child.text = f"{child.text}\n\n{self._clean(await place.report())}"
-            return found
+            return found, self._clean(why)
         finally:
             child.record.place = "" if place is None else place.close()
 
@@ -197,12 +228,12 @@ class RunTasks:
         )
         system = in_language(definition.prompt, table.language)
         if place is not None:
+            kit = replace(kit, cwd=str(place.root))
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
         prompt, session = child.record.prompt, child.record.session_id
         if session:
-            state, kit = begin_in_session(
-                kit, RunInput(prompt, system_prompt=system), self._sessions, session
-            )
+            about = RunInput(prompt, system_prompt=system)
+            state, kit = begin_in_session(kit, about, self._sessions, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)
@@ -228,38 +259,20 @@ class RunTasks:
 
         async def question(request: PermissionRequest) -> Any:
             words = self.words.asked_by.format(reason=request.reason, agent=child.record.agent)
-            before: TaskState = "backgrounded" if child.record.background else "running"
             async with self._asking:  # one question at a time
                 child.record.to("waiting_permission")
                 await self._tell(child)
                 try:
                     return await ask_person(ask, replace(request, reason=words))
                 finally:
-                    child.record.to(before)
+                    child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)
 
         return question
 
     def used_up(self) -> str:
         """Which limit of this run is reached by it and all its subagents; empty for none."""
-        limits, used = self._kit.limits, self._state.ledger
-        open_ones = [child for child in self.children.values() if not self._is_counted(child)]
-        tokens = used.tokens + sum(child.usage.total_tokens for child in open_ones)
-        cost = used.cost + sum(child.cost for child in open_ones)
-        calls = used.tool_calls + sum(child.calls for child in open_ones)
-        reached = (
-            ("tokens", tokens, limits.max_tokens),
-            ("money", cost, limits.max_cost),
-            (TOOL_CALLS, calls, limits.max_tool_calls),
-        )
-        found = next((what for what, number, most in reached if most is not None and number >= most), "")
-        return found or ("" if self._kit.budget is None else self._kit.budget.used_up)
-
-    def _is_counted(self, child: Child) -> bool:
-        """True if the run above has taken in what it used."""
-        if not child.record.is_over and child.record.state != "waiting_permission":
-            return False
-        return not child.record.background or (bool(child.notice) and child.notice not in self._kit.inbox)
+        return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
         """Other processes can only leave a file to say that they want a task stopped."""
@@ -270,16 +283,6 @@ class RunTasks:
             await asyncio.sleep(LOOK_SECONDS)
 
     # -- the end of a task ---------------------------------------------------------------------------
-
-    def _outcome(self, child: Child, state: QueryState) -> tuple[TaskState, str]:
-        child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
-        if state.stop_reason == SUSPENDED:
-            return "waiting_permission", self.words.waiting.format(calls=names_of(state))
-        if state.stop_reason == "cancelled":
-            return "killed" if child.token.reason == "killed" else "cancelled", ""
-        if state.stop_reason == "error":
-            return "failed", self._clean(safe_str(state.failure) or "error")
-        return "completed", ""
 
     async def _settle(self, child: Child, state: TaskState, error: str) -> None:
         """Nothing is awaited before the record is whole: this also runs when the program ends."""
@@ -314,8 +317,8 @@ class RunTasks:
 
     def notify(self, child: Child) -> None:
         """Put what came of a task into the inbox of the run."""
-        record = child.record
-        self._put(child, f"{self._headline(record)}\n{report_of(record, self.words)}", child.spent())
+        text = f"{self._headline(child.record)}\n{report_of(child.record, self.words)}"
+        self._put(child, text, child.spent())
 
     def _headline(self, record: TaskRecord) -> str:
         return self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
@@ -364,8 +367,6 @@ class RunTasks:
             if definition is not None:
                 record = TaskRecord(task_id, name, "", "killed", self.session_id, background=True)
                 self._put(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
-
-    # -- small things --------------------------------------------------------------------------------
 
     def _running(self) -> list[Child]:
         return [child for child in self.children.values() if child.job is not None and not child.job.done()]

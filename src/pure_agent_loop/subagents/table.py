@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import AgentDefinition
@@ -28,6 +29,7 @@ class TaskTable:
     Args:
         reports: Of each session, how its newest run is told what came of a task.
         remembered: Tasks that can be taken up again, by id.
+        runs: Those at work, for who speaks to their tasks from outside.
     """
 
     definitions: dict[str, AgentDefinition]
@@ -41,6 +43,7 @@ class TaskTable:
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
+    runs: WeakSet[Any] = field(default_factory=WeakSet)  # of `RunTasks`, which stands on this
 
     @property
     def words(self) -> SubagentWords:

@@ -76,6 +76,7 @@ class TaskRecord:
         output: The file with its whole answer; empty for none.
         place: The folder it worked in, if that is kept.
         delivered: The agent that gave it knows how it ended.
+        call_id: The call that gave it.
     """
 
     id: str
@@ -100,6 +101,7 @@ class TaskRecord:
     output: str = ""
     place: str = ""
     delivered: bool = False
+    call_id: str = ""
 
     def to(self, state: TaskState) -> None:
         """Change the state, and note when.

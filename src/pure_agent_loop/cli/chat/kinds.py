@@ -9,10 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from pure_agent_loop.assistant.trust import is_trusted, trust
+from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.questions import rule_for
 from pure_agent_loop.cli.settings.files import NAME, File, project_file, read
 from pure_agent_loop.cli.settings.keys import all_keys
-from pure_agent_loop.cli.trust import guidance_of, remember
+from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
 from pure_agent_loop.toolbox.shell.syntax import read_line
@@ -84,37 +86,37 @@ def _of_pages(url: object) -> list[str]:
     return [f"fetch(url={parts.scheme}://{host}{f':{port}' if port else ''}/*)"]
 
 
-def keep_rules(workspace: Path, rules: list[str], *, trusted: bool) -> str:
+def keep_rules(workspace: Path, rules: list[str]) -> str:
     """Add allow rules to the project's ``pal.toml``, and return its place.
 
     Args:
         workspace: The folder.
         rules: What is allowed from now on.
-        trusted: The person trusts the texts of this folder as they are; so that goes for what is added.
 
     Raises:
         ConfigError: It cannot be written so that it says just that; nothing is changed then.
     """
     found = project_file(workspace)
     path = Path(found.shown) if found is not None else workspace / NAME
-    if not trusted and guidance_of(workspace, {} if found is None else {found.shown: found.data}).names:
-        raise ConfigError(f"{path}: nobody has trusted the texts of this folder, so its rules do not hold.")
+    if found is not None and not is_trusted(settings_guidance(found)):
+        raise ConfigError(chat_word("not_trusted", place=path))
     before = "" if found is None else found.data.decode("utf-8-sig")
     after = _with_rules(before, rules)
     try:
         keys = all_keys()
         old = dict(read(found, keys).values) if found is not None else {}
-        new = dict(read(File(str(path), after.encode(), is_project=True), keys).values)
+        written = File(str(path), after.encode(), is_project=True)
+        new = dict(read(written, keys).values)
     except (ConfigError, MissingExtraError) as error:
         raise ConfigError(f"{path} was left as it is: {error}") from error
     known = old.pop("rules.allow", [])
     if new.pop("rules.allow", []) != [*rules, *known] or new != old:
         raise ConfigError(f"{path} is written so that a rule cannot be added; add it yourself.")
     try:
-        path.write_text(after, encoding="utf-8", newline="\n")
+        path.write_bytes(written.data)
+        trust(settings_guidance(written))  # the person trusts what it said, and has just said the rest
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
-    remember(guidance_of(workspace, {str(path): after.encode()}))
     return str(path)
 
 

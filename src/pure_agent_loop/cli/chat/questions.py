@@ -163,7 +163,7 @@ class Desk:
 
     def _keep(self, kind: list[str]) -> bool:
         try:
-            place = keep_rules(self._shared.workspace, kind, trusted=self._shared.trusted)
+            place = keep_rules(self._shared.workspace, kind)
         except ConfigError as error:
             self._say(str(error), "error")
             return False

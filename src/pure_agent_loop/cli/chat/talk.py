@@ -183,7 +183,8 @@ class Talk:
             self.choice,
             self._on_ask,
             shared.toolset,
-            trusted=shared.workspace if shared.trusted else None,
+            shared.workspace,
+            trusted=shared.trusted,
             more=more,
             compaction=CompactOnce() if self.compact_next else True,
         )

@@ -122,6 +122,10 @@ CHAT: Pairs = {
     "no_answer": ("That is no answer; the call still waits.", "这不是回答；调用仍在等待。"),
     "allowed": ("allowed in this session: {rules}", "本次会话允许：{rules}"),
     "kept": ("written to {place}", "已写入 {place}"),
+    "not_trusted": (
+        "Nobody has trusted {place}, so a rule there would not hold.",
+        "{place} 未获信任，写在其中的规则不会生效。",
+    ),
     "not_now": ("That waits until the step is over, or Esc stops it.", "请等此步骤结束，或按 Esc 停止。"),
     "no_command": (
         "There is no command /{name}.{hint} /help lists them.",

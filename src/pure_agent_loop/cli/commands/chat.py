@@ -16,6 +16,7 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import make_toolset, rules_of
+from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_going_on, place_for_run
 from pure_agent_loop.cli.words import say
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -64,7 +65,8 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
     workspace = workspace_of(options.workspace)
     questions = Questions.at_terminal(output)
     typed = rules_of(options)
-    trusted = configure(options, output, workspace, questions)
+    configure(options, output, workspace, questions)
+    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
     with closing(place_for_run(options, workspace, questions, output)) as place:
         found = make_toolset(options, workspace, output, trusted=trusted)
         check_given_rules(typed, options, found, output)

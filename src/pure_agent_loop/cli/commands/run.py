@@ -26,6 +26,7 @@ from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.task import read_task, tasks_of_lines
 from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
+from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Compactor
@@ -154,7 +155,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        help="ask: about what may change something (the default here; that of the library is auto); "
+        "auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
     group.add_argument(
@@ -235,7 +237,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
     typed = rules_of(options)
-    trusted = configure(options, output, workspace, questions)
+    configure(options, output, workspace, questions)
+    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
     with closing(place_for_run(options, workspace, questions, output)) as place:
         found = make_toolset(
             options, workspace, output, trusted=trusted
@@ -246,7 +249,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         )
         toolset = found.for_model(is_tiny=choice.is_tiny)
         on_ask = _answers(options, toolset, questions)
-        agent = make_agent(options, choice, on_ask, toolset, trusted=workspace if trusted else None)
+        agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
         if options.explain and task is not None:
             return _explain(agent, task, options.output_format, output)
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -303,8 +306,9 @@ def make_agent(
     choice: Choice,
     on_ask: AskFunction | None,
     toolset: Toolset,
+    workspace: Path,
     *,
-    trusted: Path | None,
+    trusted: bool,
     more: str = "",
     compaction: Compactor | bool = True,
 ) -> Agent:
@@ -315,12 +319,13 @@ def make_agent(
         choice: The model.
         on_ask: Asks the person; None if nobody is there.
         toolset: What it works with.
-        trusted: The folder, if its own texts may guide the model.
+        workspace: The folder it works in.
+        trusted: Whether the folder's own texts may guide the model.
         more: What the system prompt says besides.
         compaction: How a long history is shortened.
     """
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if more:
         prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
     if prompt is not None:
@@ -334,6 +339,7 @@ def make_agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
+        cwd=workspace,
         limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,

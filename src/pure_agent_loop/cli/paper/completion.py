@@ -13,6 +13,8 @@ _BASH_VALUE = {
     "file": 'COMPREPLY=($(compgen -f -- "$now"))',
     "any": "COMPREPLY=()",
 }
+# Out of a folder of fpath it is the completion itself; else it is read once.
+_ZSH_END = 'if [[ $funcstack[1] == _pal ]]; then _pal "$@"; else compdef _pal pal pure-agent-loop; fi'
 _ZSH_VALUE = {"folder": "_files -/", "file": "_files", "any": "_message value"}
 
 
@@ -91,7 +93,7 @@ def _zsh(root: Command) -> str:
         about |= {word: each.about for each in command.options for word in each.words}
         pairs = " ".join(shlex.quote(f"{name}:{' '.join(text.split())}") for name, text in about.items())
         lines.append(f"    ({shlex.quote(_at(command))}) found=({pairs}) ;;")
-    lines += ["  esac", "  _describe -t words pal found || _files", "}", "compdef _pal pal pure-agent-loop"]
+    lines += ["  esac", "  _describe -t words pal found || _files", "}", _ZSH_END]
     return "\n".join(lines) + "\n"
 
 

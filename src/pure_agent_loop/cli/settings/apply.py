@@ -11,10 +11,10 @@ from pathlib import Path
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.env_file import read_env_file
-from pure_agent_loop.cli.settings.files import File, Server, Sheet, project_file, read, user_file
+from pure_agent_loop.cli.settings.files import Server, Sheet, project_file, read, user_file
 from pure_agent_loop.cli.settings.keys import VARIABLES, Key, all_keys
 from pure_agent_loop.cli.settings.layers import Setting, resolve, servers_of
-from pure_agent_loop.cli.trust import may_guide
+from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs.choose import Configured
 from pure_agent_loop.support.language import LANGUAGE_VARIABLE
 
@@ -30,14 +30,12 @@ class InForce:
         values: What holds of each, by name.
         servers: Those with names.
         sheets: What was read: the project's, then the user's.
-        trusted: Whether the project's own texts may guide the model.
     """
 
     keys: Mapping[str, Key]
     values: Mapping[str, Setting]
     servers: Mapping[str, Server]
     sheets: Sequence[Sheet]
-    trusted: bool
 
 
 def in_force(
@@ -63,17 +61,23 @@ def in_force(
     """
     user, project = user_file(), project_file(workspace)
     keys = all_keys() if every or user or project or options.profile else {}
-    trusted = _trusted(options, output, workspace, questions, project, keys)
-    sheets = [read(each, keys) for each in (project if trusted else None, user) if each is not None]
+
+    def lines() -> list[str]:
+        return [] if project is None else read(project, keys).lines
+
+    given = getattr(options, "trust_folder", False)
+    if project is not None and not may_set(project, lines, questions, output, given=given):
+        project = None
+    sheets = [read(each, keys) for each in (project, user) if each is not None]
     _read_variables(options, output, sheets)
     values = resolve(keys, options, sheets, os.environ)
-    return InForce(keys, values, servers_of(sheets), sheets, trusted)
+    return InForce(keys, values, servers_of(sheets), sheets)
 
 
 def configure(
     options: argparse.Namespace, output: Output, workspace: Path, questions: Questions | None
-) -> bool:
-    """Fill in what environment and files say, and return whether the folder is trusted; see `in_force`.
+) -> None:
+    """Fill in what the environment and the files say; see `in_force`.
 
     Args:
         options: The parsed command line; `configured` is added to it.
@@ -91,27 +95,6 @@ def configure(
         output.colour = False
     if getattr(options, "language", None):
         os.environ[LANGUAGE_VARIABLE] = options.language
-    return found.trusted
-
-
-def _trusted(
-    options: argparse.Namespace,
-    output: Output,
-    workspace: Path,
-    questions: Questions | None,
-    project: File | None,
-    keys: Mapping[str, Key],
-) -> bool:
-    is_run = hasattr(options, "task")  # the other commands show a model no texts of the folder
-    if project is None and not is_run:
-        return False
-    also = {} if project is None else {project.shown: project.data}
-
-    def lines() -> list[str]:
-        return [] if project is None else read(project, keys).lines
-
-    given = getattr(options, "trust_folder", False)
-    return may_guide(workspace, questions, output, given=given, also=also, lines=lines)
 
 
 def _read_variables(options: argparse.Namespace, output: Output, sheets: Sequence[Sheet]) -> None:

@@ -87,7 +87,9 @@ def user_file() -> File | None:
     """
     path = user_path()
     try:
-        return File(str(path), path.read_bytes(), is_project=False) if path.is_file() else None
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path} is no file. Move it away.")
+        return File(str(path), path.read_bytes(), is_project=False) if path.exists() else None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -21,20 +21,18 @@ from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import Ruling, call_key, to_arguments
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.contexts import permission_context
 from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
     Opinion,
     Permission,
-    PermissionContext,
     PermissionRequest,
-    Ruling,
     VerdictError,
     as_permission,
-    call_key,
-    to_arguments,
 )
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str
@@ -188,9 +186,7 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
             return replace(suggested, behavior="ask")
         if kit.can_use_tool is None:
             return suggested
-    tool = kit.tools.get(call.name)
-    read_only = suggested.read_only or (tool is not None and tool.read_only)
-    context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
+    context = permission_context(call, suggested, state, kit)
     verdict = partial(_verdict, partial(kit.can_use_tool or gone, call.name, deepcopy(args), context))
     found = await kit.journal.effect(key, verdict)
     # It agreed to what was suggested, no more than that: arguments of its own are its own decision.

@@ -213,4 +213,5 @@ def _reader(folder: ResultFolder, most: int, prompts: Prompts) -> Tool:
         parameters=_PARAMETERS,
         idempotent=True,
         read_only=True,
+        untrusted=True,
     )

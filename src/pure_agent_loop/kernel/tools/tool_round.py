@@ -14,9 +14,11 @@ from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
 from pure_agent_loop.kernel.tools.hook_calls import after_tool
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.tools.marking import marked
 from pure_agent_loop.kernel.tools.observer_calls import (
     audited,
     keep_before,
@@ -26,9 +28,10 @@ from pure_agent_loop.kernel.tools.observer_calls import (
 )
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.parts import PartState
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
-from pure_agent_loop.tool_context import ToolContext, enter_call
+from pure_agent_loop.tool_context import enter_call
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()
@@ -127,18 +130,7 @@ def _effect(
 ) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
-    about = ToolContext(
-        call.name,
-        call.id,
-        state.step,
-        state.session_id,
-        kit.name,
-        state.task,
-        kit.permissions.mode,
-        kit.cancel_token,
-        kit.background,
-        state.permissions.rulings[call.id].read_only or kit.permissions.mode == "plan",
-    )
+    about = tool_context(call, state, kit)
 
     async def effect() -> ToolOutcome:
         enter_call(about)  # each call has a task of its own
@@ -174,9 +166,10 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     warning = _warning(call, outcome, state, kit)
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
-    await change_part(state, kit, call.id, "error" if outcome.is_error else "completed", outcome.text)
+    ended: PartState = "backgrounded" if outcome.is_background else "completed"
+    await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
     spend(outcome.spent, state, kit)
-    state.add_result(call.id, outcome.text)
+    state.add_result(call.id, outcome.text if outcome.is_error else marked(call, outcome.text, kit))
     if outcome.is_interrupt:
         state.stop("cancelled")
     await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
@@ -249,7 +242,8 @@ def _unfinished(planned: _Planned, state: QueryState, kit: Kit) -> str:
         return kit.prompts.tool_cancelled
     if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
-    return _cut(planned.call, task.result().outcome, state, kit).text
+    outcome = _cut(planned.call, task.result().outcome, state, kit)
+    return outcome.text if outcome.is_error else marked(planned.call, outcome.text, kit)
 
 
 async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:
