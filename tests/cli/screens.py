@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pyte
-from tests.cli.terminal import PATIENCE, _own_terminal
+from tests.cli.terminal import _own_terminal
+PATIENCE = 12
 
 ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, TAB = (
     *("\r", "\x1b\r", "\x1b", "\x02", "\x03", "\x04"),

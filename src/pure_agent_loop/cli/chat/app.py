@@ -12,7 +12,7 @@ from typing import Any
 
 from pure_agent_loop.cli.chat.completion import Completions
 from pure_agent_loop.cli.chat.custom import CustomCommands
-from pure_agent_loop.cli.chat.prompt import Prompt, wants_vi
+from pure_agent_loop.cli.chat.prompt import MOST_LIVE, Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import Desk
 from pure_agent_loop.cli.chat.safe import clean
 from pure_agent_loop.cli.chat.slash import Slash
@@ -32,7 +32,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import ToolContext, enter_call
 
 TICK = 0.125  # seconds between two looks at what moves
-MOST_LIVE, LEAST_LIVE, OWN_ROWS = 8, 1, 6  # lines that move; rows that the rest needs
+LEAST_LIVE, OWN_ROWS = 1, 6  # lines that move at least; rows that the rest needs
 _IMAGE = re.compile(r"@(\S+\.(?:png|jpe?g|gif|webp))\b", re.I)
 _RUNNING = ("pending", "running")
 
@@ -186,12 +186,12 @@ class Chat:
                 word = "moved"
         self.say(chat_word(word))
 
-    def live(self) -> str:
+    def live(self) -> list[str]:
         """The lines that move."""
         prompt, screen = self.prompt, self.screen
         screen.width = max(prompt.columns, 10)
         screen.live_lines = max(LEAST_LIVE, min(MOST_LIVE, prompt.rows - OWN_ROWS))
-        return "\n".join(screen.live())
+        return screen.live()
 
     def asked(self) -> str:
         """What can be answered now."""
@@ -258,7 +258,7 @@ class Chat:
                 continue
             if self._above:
                 self._flush()
-            elif self.is_working:
+            elif self.is_working and self.screen.is_due():
                 self.prompt.app.invalidate()
 
     # -- what goes on -----------------------------------------------------------------------------------

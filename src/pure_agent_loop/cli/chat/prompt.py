@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cli.chat.completion import Completions
+from pure_agent_loop.cli.chat.output import sparing_output
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.support.paths import data_folder, private_folder
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 LONG_PASTE_LINES, LONG_PASTE_CHARS = 8, 1_000
 _SYNC, _END_SYNC = "\x1b[?2026h", "\x1b[?2026l"  # terminals that know it show what is between them at once
 _MOST_ROWS = 10  # of the input
+MOST_LIVE = 8  # lines that move
 
 
 class Acts(Protocol):
@@ -50,7 +54,7 @@ class Acts(Protocol):
     def to_background(self) -> None:
         """Ctrl-B."""
 
-    def live(self) -> str:
+    def live(self) -> list[str]:
         """The lines that move."""
 
     def asked(self) -> str:
@@ -104,8 +108,7 @@ class Prompt:
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.key_binding import merge_key_bindings
         from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
-        from prompt_toolkit.output import ColorDepth, create_output
-        from prompt_toolkit.output.vt100 import Vt100_Output
+        from prompt_toolkit.output import ColorDepth
 
         self._acts, self.chips = acts, Chips()
         place = _history_of(workspace)
@@ -117,9 +120,8 @@ class Prompt:
             tempfile_suffix=".md",
             name="input",
         )
-        output = create_output()
-        if isinstance(output, Vt100_Output):
-            output.enable_cpr = False  # a terminal's answers would come between the keys
+        output = sparing_output(sys.stdout)
+        output.enable_cpr = False  # a terminal's answers would come between the keys
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=merge_key_bindings([load_open_in_editor_bindings(), self._keys()]),
@@ -190,14 +192,14 @@ class Prompt:
         height = Dimension(min=1, max=_MOST_ROWS)
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
         menu = CompletionsMenu(max_height=6, scroll_offset=1)
-        parts = [
-            lines(self._acts.live),
-            lines(self._acts.asked, wrap=True),
-            entry,
-            menu,
-            lines(self._acts.status),
-        ]
-        return Layout(HSplit(parts), focused_element=entry)
+        # A window for each line: the last line of a window is drawn anew when another one follows.
+        live = [lines(partial(self._live_line, number)) for number in range(MOST_LIVE)]
+        asked, status = lines(self._acts.asked, wrap=True), lines(self._acts.status)
+        return Layout(HSplit([*live, asked, entry, menu, status]), focused_element=entry)
+
+    def _live_line(self, number: int) -> str:
+        live = self._acts.live()
+        return (live[number] or " ") if number < len(live) else ""
 
     def _keys(self) -> KeyBindings:
         from prompt_toolkit.filters import Condition, has_completions, vi_insert_mode, vi_navigation_mode
