@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -259,24 +259,19 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 
 def _of_commands(command: object) -> list[str]:
-    """Each simple command that no rule of ours allows anyway, as it is written."""
-    if not isinstance(command, str):
+    """Each simple command that is not allowed anyway, as it is written, if such rules allow the whole line."""
+    texts = [each.text.strip() for each in read_line(command).commands] if isinstance(command, str) else []
+    if not all(map(_PLAIN.fullmatch, texts)):
         return []
-    rules = []
-    for simple in read_line(command).commands:
-        text = simple.text.strip()
-        if not _PLAIN.fullmatch(text) or _refused(text):
-            return []
-        rules.append(f"shell({text})")
-    return list(dict.fromkeys(rules))
+    asked = [text for text in dict.fromkeys(texts) if not _allows((), text)]
+    return [f"shell({text})" for text in asked] if _allows(asked, str(command)) else []
 
 
-def _refused(text: str) -> bool:
-    """Whether no rule can allow this command."""
+def _allows(rules: Iterable[str], command: str) -> bool:
     try:
-        return ShellPolicy(allow=(text,)).judge(text).behavior != "allow"
-    except ConfigError:
-        return True
+        return ShellPolicy(allow=rules).judge(command).behavior == "allow"
+    except ConfigError:  # nothing can be a rule for that
+        return False
 
 
 def _of_edits(path: object) -> list[str]:
