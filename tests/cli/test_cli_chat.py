@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import threading
@@ -11,6 +12,7 @@ import pytest
 from pure_agent_loop.testing import ScriptedServer, answer, call
 from tests.cli.screens import (
     ALT_ENTER,
+    CTRL_B,
     CTRL_C,
     CTRL_D,
     CTRL_J,
@@ -60,8 +62,6 @@ class Held:
         self.go, self.seen, self._script = threading.Event(), [], list(script)
 
     async def __call__(self, request):
-        import asyncio
-
         self.seen.append(request)
         if len(self.seen) == 1:
             await asyncio.get_running_loop().run_in_executor(None, self.go.wait, 60)
@@ -176,6 +176,29 @@ class TestWhileItWorks:
         assert "mind the gap" in json.dumps(held.seen[1].body)
         assert "and then this" not in json.dumps(held.seen[1].body)
         assert "and then this" in json.dumps(held.seen[2].body)
+        leave(screen)
+
+    def test_a_running_task_goes_to_the_background(self, chat):
+        reached, go = threading.Event(), threading.Event()
+
+        async def handler(request):
+            text = json.dumps(request.body["messages"])
+            if "count the stars" not in text:
+                return answer("", call("task", agent="explore", prompt="count the stars"))
+            if '"role": "tool"' not in text:  # the subagent
+                reached.set()
+                await asyncio.get_running_loop().run_in_executor(None, go.wait, 60)
+                return "Seven stars."
+            if "Seven stars." in text:
+                return "There are seven."
+            go.set()
+            return "I go on meanwhile."
+
+        screen = chat({"handler": handler}, "chat", "--subagents", "--permission-mode", "auto", "how many?")
+        screen.until(lambda _: reached.is_set())
+        screen.type(CTRL_B)
+        screen.until("moved to the background")
+        screen.until("There are seven.")
         leave(screen)
 
     @pytest.mark.parametrize("key", [ESC, CTRL_C])
@@ -482,6 +505,31 @@ class TestCommands:
 
 
 class TestFences:
+    def test_few_bytes_are_written_beside_the_text(self, chat):
+        text = "".join(f"Item {number}: *some* words, and `code` {number}.\n\n" for number in range(180))
+        screen = chat([text])
+        screen.type("go" + ENTER)
+        before = len(screen.written)
+        screen.until("Item 179.*code")
+        screen.until(lambda screen: "working" not in screen.text)
+        assert len(screen.written) - before - len(text) <= 3 * len(text)
+        leave(screen)
+
+    def test_an_editor(self, chat, pal):
+        editor = pal.workspace.parent / "editor"
+        editor.write_text("#!/bin/sh\necho from the editor > \"$1\"\n")
+        editor.chmod(0o755)
+        pal.env["EDITOR"] = str(editor)
+        screen = chat(["Read."])
+        screen.type("draft")
+        screen.until("> draft")
+        screen.type("\x18\x05")
+        screen.until("> from the editor")
+        screen.type(ENTER)
+        screen.until("Read.")
+        assert said(screen.server.requests[0]) == "from the editor"
+        leave(screen)
+
     def test_nothing_above_is_drawn_again(self, chat):
         text = "\n\n".join(f"Paragraph {number} **bold** text." for number in range(60))
         screen = chat([text])

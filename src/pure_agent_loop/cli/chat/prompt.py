@@ -106,8 +106,6 @@ class Prompt:
         from prompt_toolkit.buffer import Buffer
         from prompt_toolkit.enums import EditingMode
         from prompt_toolkit.history import FileHistory, InMemoryHistory
-        from prompt_toolkit.key_binding import merge_key_bindings
-        from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
         from prompt_toolkit.output import ColorDepth
 
         self._acts, self.chips = acts, Chips()
@@ -124,7 +122,7 @@ class Prompt:
         output.enable_cpr = False  # a terminal's answers would come between the keys
         self.app: Application[None] = Application(
             layout=self._layout(),
-            key_bindings=merge_key_bindings([load_open_in_editor_bindings(), self._keys()]),
+            key_bindings=self._keys(),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
             output=output,
@@ -226,6 +224,8 @@ class Prompt:
         add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
+        add("c-x", "c-e", does=lambda _: self._edit(), when=~vi_navigation_mode)
+        add("v", does=lambda _: self._edit(), when=vi_navigation_mode)
         add("c-z", does=lambda event: event.app.suspend_to_background())
         return keys
 
@@ -235,6 +235,10 @@ class Prompt:
             self.buffer.apply_completion(state.current_completion)
         else:
             self._send()
+
+    def _edit(self) -> None:
+        self.put(self.chips.unfold(self.buffer.text))  # the whole text, also of a paste
+        self.buffer.open_in_editor()
 
     def _interrupt(self) -> None:
         if self.buffer.text and not self._acts.is_working:
