@@ -1,4 +1,4 @@
-"""A terminal as a person sees it: pyte draws what the command writes, and each wait is for a state of the screen."""
+"""A terminal as a person sees it, drawn by pyte. Each wait is for a state of the screen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyte
-from tests.cli.terminal import _own_terminal
-PATIENCE = 12
+from tests.cli.terminal import PATIENCE, _own_terminal
 
 ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, TAB = (
     *("\r", "\x1b\r", "\x1b", "\x02", "\x03", "\x04"),
@@ -36,7 +35,7 @@ class Screen:
         self.process = pal.start(*words, start_new_session=True, preexec_fn=_own_terminal, **streams)
         os.close(theirs)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Screen:  # noqa: PYI034 - there are no subclasses
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,10 +6,9 @@ import asyncio
 import json
 import signal
 import threading
+from pathlib import Path
 
 import pytest
-
-from pure_agent_loop.testing import ScriptedServer, answer, call
 from tests.cli.screens import (
     ALT_ENTER,
     CTRL_B,
@@ -23,6 +22,9 @@ from tests.cli.screens import (
     Screen,
 )
 
+from pure_agent_loop.testing import ScriptedServer, answer, call
+
+ROOT = Path(__file__).parents[2]
 SHELL = answer("", call("shell", command="touch made && echo hello > said", changes=True))
 EDIT = answer("", call("edit_file", path="src/a.py", old_text="one\n", new_text="two\n"))
 
@@ -289,8 +291,8 @@ class TestQuestions:
         screen.type("go" + ENTER)
         screen.until(r"s this session, a always: shell\(touch a\)")
         screen.type("s" + ENTER)
-        screen.until("command: \"touch b\"")
-        assert screen.all.count("command: \"touch a\"") == 1
+        screen.until('command: "touch b"')
+        assert screen.all.count('command: "touch a"') == 1
         screen.type("n" + ENTER)
         screen.until("Done.")
         assert not (pal.workspace / "pal.toml").exists()
@@ -505,6 +507,20 @@ class TestCommands:
 
 
 class TestFences:
+    def test_the_screen_in_the_documentation(self, chat, pal):
+        (pal.workspace / "src").mkdir()
+        (pal.workspace / "src" / "greet.py").write_text('def greet(name):\n    return "Hello " + name\n')
+        old, new = '"Hello " + name', 'f"Hello, {name}!"'
+        edit = answer("", call("edit_file", path="src/greet.py", old_text=old, new_text=new))
+        screen = chat([edit, "Done: `greet` says **Hello, Ada!** now."], columns=76, rows=30)
+        screen.type("Greet politely in @src/greet.py" + ENTER)
+        screen.until("y yes, once")
+        screen.type("s" + ENTER)
+        screen.until("step 2")
+        shown = screen.all[screen.all.index("· Type a task") :].rstrip()
+        assert shown in (ROOT / "docs" / "terminal.md").read_text()
+        leave(screen)
+
     def test_few_bytes_are_written_beside_the_text(self, chat):
         text = "".join(f"Item {number}: *some* words, and `code` {number}.\n\n" for number in range(180))
         screen = chat([text])
@@ -517,7 +533,7 @@ class TestFences:
 
     def test_an_editor(self, chat, pal):
         editor = pal.workspace.parent / "editor"
-        editor.write_text("#!/bin/sh\necho from the editor > \"$1\"\n")
+        editor.write_text('#!/bin/sh\necho from the editor > "$1"\n')
         editor.chmod(0o755)
         pal.env["EDITOR"] = str(editor)
         screen = chat(["Read."])

@@ -22,7 +22,7 @@ from pure_agent_loop.llm.tool_modes.json_check import could_fit
 from pure_agent_loop.testing import ScriptedServer, answer, call, quota_exceeded
 
 if sys.platform != "win32":
-    from terminal import Terminal
+    from terminal import CTRL_D, Terminal
 
 SCHEMA = json.loads(files("pure_agent_loop.cli").joinpath("output.schema.json").read_text("utf-8"))
 LOOK = answer("I will look.", call("list_dir", path="."))

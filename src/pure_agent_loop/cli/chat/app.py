@@ -325,7 +325,11 @@ class Chat:
         if event.type is EventType.TASK:
             task = event.data["task"]
             self._tasks[str(task.get("id") or task.get("task_id"))] = str(task.get("state"))
-        self._print(self.screen.feed(event))
+        if event.type is EventType.FILE_CHANGE and self.desk.has_shown(event.data["diff"]):
+            data = event.data  # a change is shown once
+            self._print(self.screen.say(f"~ {data['path']} +{data['added']} -{data['removed']}"))
+        else:
+            self._print(self.screen.feed(event))
 
     def _images(self, task: str | None) -> list[Path]:
         """Files that are named with `@` and are images."""

@@ -78,6 +78,7 @@ class Desk:
         changed: Callable[[], None],
     ) -> None:
         self.pending: Pending | None = None
+        self._seen: set[tuple[str, ...]] = set()  # changes that were shown and agreed to
         self._shared, self._say, self._show_diff, self._changed = shared, say, show_diff, changed
         self._one_at_a_time = asyncio.Lock()
 
@@ -114,6 +115,10 @@ class Desk:
         if pending.diff and pending.question is not None:
             name = str(pending.question.args.get("path", ""))
             self._show_diff(name, pending.diff, None if in_full else MOST_DIFF)
+
+    def has_shown(self, diff: str) -> bool:
+        """Whether this change was shown, all of it, with a question that was answered with yes."""
+        return _changes(diff) in self._seen
 
     def choices(self) -> str:
         """What can be typed now."""
@@ -197,8 +202,14 @@ class Desk:
         return None
 
     def _end(self, pending: Pending, permission: Permission) -> None:
+        if pending.diff and pending.diff.count("\n") < MOST_DIFF and permission is _YES:
+            self._seen.add(_changes(pending.diff))
         if not pending.answered.done():
             pending.answered.set_result(permission)
+
+
+def _changes(diff: str) -> tuple[str, ...]:
+    return tuple(line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---"))
 
 
 def _future() -> asyncio.Future[Permission]:
@@ -259,7 +270,7 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 
 def _of_commands(command: object) -> list[str]:
-    """Each simple command that is not allowed anyway, as it is written, if such rules allow the whole line."""
+    """Each simple command that is not allowed anyway, if such rules allow the whole line."""
     texts = [each.text.strip() for each in read_line(command).commands] if isinstance(command, str) else []
     if not all(map(_PLAIN.fullmatch, texts)):
         return []
