@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-CODE_LINES = 8  # of a code block that are printed together
+CODE_LINES = 40  # of a code block that come out together
 TABLE_ROWS = 40  # of a table that share their widths
 MOST_LINES, MOST_CHARS = 120, 12_000  # of any other block
 CONTEXT_LINES = 200  # before a piece of code that its colours may depend on
@@ -96,6 +96,13 @@ class Blocks:
         done = self.feed("\n") if self._line else []
         self._finish()
         return done + self._done
+
+    def cut_code(self) -> list[Block]:
+        """Take the whole lines of the code in progress out as a piece."""
+        if self._lines:
+            self._piece()
+        done, self._done = self._done, []
+        return done
 
     def cut(self, length: int) -> Block:
         """Take the beginning of the paragraph in progress out as a piece."""

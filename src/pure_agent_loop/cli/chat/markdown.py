@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 MOST_CODE_LINE = 1_000  # characters; longer lines stay without colours
 LEAST_ROOM = 8  # columns that a text keeps, however deep it stands
 LEAST_COLUMN = 8  # columns of a table's column; narrower tables are shown row by row
-FLOWING = 6  # lines of a paragraph in progress; then all but `STAYING` of them are printed
-STAYING = 1
+STAYING = 1  # lines of a paragraph in progress that are not printed yet
+MOST_ROWS = 24  # of a paragraph that are looked at together
+WORD = 7  # columns that a line loses where a word does not fit, about
 MOST_TAIL = 3_000  # characters of a block in progress that are looked at
 
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
@@ -308,10 +309,15 @@ class Flow:
 
     def feed(self, text: str, width: int) -> list[Text]:
         """More clean text. Returns the lines that are finished by it."""
-        lines = [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
-        while piece := self._piece(width):
-            lines += piece
-        return lines
+        return [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
+
+    def cut(self, width: int) -> list[Text]:
+        """Finish as much as cannot change: whole lines of code, and of a paragraph all but the last."""
+        kind = self._blocks.tail.kind
+        if kind == "code":
+            pieces = self._blocks.cut_code()
+            return [line for block in pieces for line in self._page.block(block, width)]
+        return self._piece(width) if kind == "text" else []
 
     def close(self, width: int) -> list[Text]:
         """The text is over. Returns the rest of its lines."""
@@ -323,7 +329,7 @@ class Flow:
         """About how many lines are not finished."""
         tail = self._blocks.tail
         lines = tail.source.rstrip("\n").split("\n")
-        taken = sum(self._page.ink.text(("", line)).cell_len // width + 1 for line in lines)
+        taken = sum(self._page.ink.text(("", line)).cell_len // (width - WORD) + 1 for line in lines)
         return taken + tail.gap + (tail.kind == "code" and tail.first)
 
     def tail(self, width: int) -> list[Text]:
@@ -344,13 +350,8 @@ class Flow:
 
     def _piece(self, width: int) -> list[Text]:
         """The first lines of a paragraph that grew long, cut where a line ends anyway."""
-        tail = self._blocks.tail
-        source = tail.source[: width * FLOWING * 4]
-        if tail.kind != "text" or self._page.ink.text(("", source)).cell_len < width * FLOWING:
-            return []
+        source = self._blocks.tail.source[: width * MOST_ROWS]
         whole = self._plain(source, width)
-        if len(whole) <= FLOWING:
-            return []
         for count in range(len(whole) - STAYING, 0, -1):
             length = self._length(source, count, width)
             for end in (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length)):

@@ -18,7 +18,8 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
 second) only if `is_due()` or something was printed or typed; print what several events finished at once; give
 the live region its full height while a run is on, and each of its lines a window of its own (prompt_toolkit
 draws the last line of a window anew when another follows); write through `output.sparing_output`. Each line
-fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
+fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with
+colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
 
 `screen.width` and `screen.live_lines` may be set at any time, as after a resize; what is printed stays.
 Nothing foreign reaches the terminal unclean: every text passes `safe.Ink`. What the application itself shows
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
 LEAST_WIDTH = 10  # columns
-LEAST_NEW = 40  # characters that are worth drawing at once; each drawing costs about as many bytes again
+LEAST_NEW = 60  # characters that are worth drawing at once; each drawing costs about as many bytes again
 TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
@@ -125,7 +126,8 @@ class Transcript:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
         handler = _HANDLERS.get(event.type)
         if event.type in _PIECES:
-            self._new += len(event.content)
+            begun = self._answer.has_text or self._answer.has_reasoning
+            self._new += len(event.content) if begun else LEAST_NEW
         elif handler:
             self._new += LEAST_NEW
         return handler(self, event) if handler else ""
@@ -293,7 +295,7 @@ class Transcript:
 
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
-        room = 0 if self._ink.reader else self.live_lines
+        room = None if self._ink.reader else self.live_lines
         return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:
