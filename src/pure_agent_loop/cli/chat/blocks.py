@@ -150,7 +150,8 @@ class Blocks:
         header = self._lines[-1] if self._lines else ""
         if "|" in header and "|" in line and _COLUMNS.match(line):
             self._lines.pop()
-            self._finish()
+            if self._lines:
+                self._finish()
             self._lines, self.kind = [header], "table"
             return True
         return kind == "text"

@@ -6,6 +6,8 @@ model writes is shown. Code is never wrapped or padded, so that it can be copied
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +30,7 @@ MOST_ROWS = 24  # of a paragraph that are looked at together
 WORD = 7  # columns that a line loses where a word does not fit, about
 MOST_TAIL = 3_000  # characters of a block in progress that are looked at
 
+_MARKS = re.compile(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
@@ -269,7 +272,7 @@ class _Layout:
             else:
                 words, role = self._words_of(token)
                 start = len(text)
-                text.append(clean(words))
+                text.append(clean(words).replace("\t", " "))
                 for style in [*styles, *([role] if role else [])]:
                     text.stylize(self._ink.styles[style], start)
         return text
@@ -352,13 +355,23 @@ class Flow:
         """The first lines of a paragraph that grew long, cut where a line ends anyway."""
         source = self._blocks.tail.source[: width * MOST_ROWS]
         whole = self._plain(source, width)
-        for count in range(len(whole) - STAYING, 0, -1):
-            length = self._length(source, count, width)
-            for end in (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length)):
-                rest = source[max(end, 0) :].lstrip(" \n")
-                if end > 0 and self._plain(source[:end], width) + self._plain(rest, width) == whole:
+        for forced in (False, True) if len(whole) > MOST_ROWS // 2 else (False,):  # it may stay open for ever
+            for end in self._ends(source, len(whole) - STAYING, width):
+                if (forced or not _is_open(source[:end])) and self._splits(source, end, whole, width):
                     return self._page.block(self._blocks.cut(end), width)
         return []
+
+    def _ends(self, source: str, lines: int, width: int) -> Iterator[int]:
+        """Where a paragraph may be cut: at the ends of its first lines, the last of them first."""
+        for count in range(lines, 0, -1):
+            length = self._length(source, count, width)
+            ends = (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length))
+            yield from (end for end in ends if end > 0)
+
+    def _splits(self, source: str, end: int, whole: Sequence[str], width: int) -> bool:
+        """Whether the two parts look as the whole does."""
+        rest = source[end:].lstrip(" \n")
+        return [*self._plain(source[:end], width), *self._plain(rest, width)] == whole
 
     def _plain(self, source: str, width: int) -> list[str]:
         lines = self._page.block(Block("text", source), width)
@@ -374,3 +387,14 @@ class Flow:
             else:
                 high = middle - 1
         return low
+
+
+def _is_open(source: str) -> bool:
+    """Whether what follows a text could still change how it looks: a mark in it has no end yet."""
+    outside = "".join(source.split("`")[::2])
+    marks = Counter(_MARKS.findall(outside))
+    return (
+        any(count % 2 for count in marks.values())
+        or source.count("`") % 2 == 1
+        or outside.rfind("[") > outside.rfind("]")
+    )
