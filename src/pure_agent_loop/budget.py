@@ -141,12 +141,12 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Which limit is reached, in words; empty if none is."""
+        """Which limit is reached, in words; empty if none is. `TOOL_CALLS` only if no other is."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
-            (TOOL_CALLS, self.tool_calls, self.max_tool_calls),
             ("money", self.cost, self.max_cost),
             ("seconds", time.monotonic() - self._begun, self.max_seconds),
+            (TOOL_CALLS, self.tool_calls, self.max_tool_calls),
         )
         return next((name for name, used, most in limits if most is not None and used >= most), "")
 

@@ -5,6 +5,7 @@ PureAgentLoopError
 ├── MissingExtraError      an optional package is not installed (also an ImportError)
 ├── LLMError               the model, its server or the way there; `kind` says which
 ├── ToolExecutionError     a tool
+├── Retry                  raised by your code: the model should try again, and why
 ├── LimitExceededError     a limit; used only where a caller asks to have it raised
 ├── HistoryError           a message history that cannot be repaired (also a ValueError)
 ├── AuditError             the audit log cannot be written; the call it was for is not made
@@ -13,11 +14,14 @@ PureAgentLoopError
     ├── SessionLockedError     another writer has it open; says who
     ├── SessionReadError       what holds the sessions cannot be read
     └── SessionWriteError      nothing could be written; says where, and what the system said
+
+KeyboardInterrupt
+└── RunInterrupted         Ctrl-C in `Agent.run` and its sync siblings; holds the result so far
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 ErrorKind = Literal[
     "connection",  # refused, reset, cut off
@@ -117,6 +121,20 @@ class ToolExecutionError(PureAgentLoopError):
         super().__init__(self.message if message is None else f"Tool '{tool_name}' failed: {message}")
 
 
+class Retry(PureAgentLoopError):  # noqa: N818 - it asks for something, and is no failure of ours
+    """Raise it to send the model back: what it wrote cannot be used, and why. The model reads the text.
+
+    A tool raises it about its arguments, an output check about the answer. Each has a number of tries.
+
+    Args:
+        why: What is wrong and what would be right.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(why)
+
+
 class LimitExceededError(PureAgentLoopError):
     """A limit was passed. Runs do not raise it (they end with a stop reason); it is there for callers.
 
@@ -131,6 +149,18 @@ class LimitExceededError(PureAgentLoopError):
         self.limit_value = limit_value
         self.current_value = current_value
         super().__init__(f"{limit_type}: reached {current_value}, allowed {limit_value}")
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run that sync code waited for.
+
+    Args:
+        result: The `AgentResult` so far; ``stop_reason`` is ``cancelled``, unless the run had just ended.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        super().__init__("The run was interrupted. The exception's `result` holds what was done.")
 
 
 class SessionError(PureAgentLoopError):

@@ -1,13 +1,14 @@
 """The fragments of an answer: text, reasoning and tool calls, each with a state, times, input and output.
 
-==========  ======================  =============================================================
-from        to                      when
-==========  ======================  =============================================================
-pending     running, error          a call waits for permission or its turn; text has begun
-running     completed, error        it is written, or carried out
-completed   (nothing)
-error       (nothing)               failed, refused, cancelled, or taken back by a retry
-==========  ======================  =============================================================
+============  ==============================  =======================================================
+from          to                              when
+============  ==============================  =======================================================
+pending       running, error                  a call waits for permission or its turn; text has begun
+running       completed, error, backgrounded  it is written, or carried out
+completed     (nothing)
+error         (nothing)                       failed, refused, cancelled, or taken back by a retry
+backgrounded  (nothing)                       the work goes on beside the run; a message tells its end
+============  ==============================  =======================================================
 
 Every other change raises. Frozen values: a change is a new `Part`.
 """
@@ -21,13 +22,14 @@ from typing import Any, Literal
 from pure_agent_loop.errors import PureAgentLoopError
 
 PartType = Literal["text", "reasoning", "tool"]
-PartState = Literal["pending", "running", "completed", "error"]
+PartState = Literal["pending", "running", "completed", "error", "backgrounded"]
 
 TRANSITIONS: dict[PartState, frozenset[PartState]] = {
     "pending": frozenset({"running", "error"}),
-    "running": frozenset({"completed", "error"}),
+    "running": frozenset({"completed", "error", "backgrounded"}),
     "completed": frozenset(),
     "error": frozenset(),
+    "backgrounded": frozenset(),
 }
 
 
@@ -48,7 +50,7 @@ class Part:
     type: PartType
     """``text``, ``reasoning`` or ``tool``."""
     state: PartState = "pending"
-    """``pending``, ``running``, ``completed`` or ``error``."""
+    """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``."""
     tool: str = ""
     """Name of the tool, empty for others."""
     call_id: str = ""
@@ -62,7 +64,7 @@ class Part:
     started: float | None = None
     """When it began to run."""
     ended: float | None = None
-    """When it was completed, or failed."""
+    """When it was completed, failed or went to the background."""
 
     def to(self, state: PartState, now: float, output: str | None = None) -> Part:
         """The part in another state.

@@ -6,7 +6,8 @@ The order, from the strongest to the weakest:
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool itself promises to
     make the call so that it changes nothing. A refusal of the tool itself denies in every mode.
 3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
-4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself.
+4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself, and a tool marked
+    ``destructive`` about which no rule says ``allow``.
 5.  An allow rule allows; so does the tool itself.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
     the others.
@@ -17,13 +18,13 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.text import to_jsonable
 
 Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
@@ -63,6 +64,12 @@ class PermissionContext:
         suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
         reason: The rule or the mode that suggests it.
         read_only: The tool is marked as one that changes nothing, or would make this call so.
+        session_id: The session; empty for none.
+        agent: The agent's name; empty for none.
+        task: What the run was asked.
+        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        cwd: The folder the work is in; see `ToolContext`.
+        tasks: The state of each task that the run has given to a subagent, by the task's id.
     """
 
     step: int
@@ -70,6 +77,12 @@ class PermissionContext:
     suggestion: Behavior = "allow"
     reason: str = ""
     read_only: bool = False
+    session_id: str = ""
+    agent: str = ""
+    task: str = ""
+    permission_mode: str = "auto"
+    cwd: str = ""
+    tasks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +176,11 @@ class Rule:
         inside = (found[2] or "").strip()
         return cls(str(text), found[1], _patterns(inside) if inside and inside != "*" else ())
 
+    @property
+    def rest(self) -> Rule:
+        """The same rule without its first argument."""
+        return Rule(self.text, self.tool, self.args[1:])
+
     def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
         """True if the rule speaks of this call."""
         return fnmatch.fnmatchcase(tool, self.tool) and all(
@@ -196,6 +214,8 @@ class PermissionRules:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
         allow: Calls that need no question.
+        shared: They serve several agents, or tools that come later, so that one for a tool that there is not
+            is no mistake. Else it is refused.
 
     Raises:
         ConfigError: One of them is no rule; see `Rule`.
@@ -204,6 +224,7 @@ class PermissionRules:
     deny: Sequence[str] = ()
     ask: Sequence[str] = ()
     allow: Sequence[str] = ()
+    shared: bool = False
     _parsed: dict[str, tuple[Rule, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -215,6 +236,10 @@ class PermissionRules:
                 )
             self._parsed[name] = tuple(map(Rule.parse, given))
 
+    def each(self) -> Iterator[Rule]:
+        """All rules."""
+        return chain.from_iterable(self._parsed.values())
+
     def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
         """The first rule of a kind that speaks of a call."""
         return next((rule for rule in self._parsed[behavior] if rule.matches(tool, args)), None)
@@ -223,10 +248,10 @@ class PermissionRules:
         """True if a rule of a kind speaks of every call of a tool."""
         return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
 
-    def patterns(self, behavior: Behavior, tool: str) -> tuple[str, ...]:
-        """What the rules of a kind say about the arguments of a tool, one pattern for each rule."""
-        mine = [rule for rule in self._parsed[behavior] if fnmatch.fnmatchcase(tool, rule.tool)]
-        return tuple(rule.args[0][1] for rule in mine if len(rule.args) == 1)
+    def patterns(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> tuple[str, ...]:
+        """The first pattern of each rule of a kind on the arguments of a tool, if its others fit the call."""
+        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, args)]
+        return tuple(rule.args[0][1] for rule in mine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +288,7 @@ class PermissionPolicy:
         read_only: bool,
         own: Permission | None = None,
         judges: bool = False,
+        asks: str = "",
     ) -> Permission:
         """What the rules and the mode say about a call; see the top of this file.
 
@@ -273,6 +299,7 @@ class PermissionPolicy:
             own: What the tool itself says.
             judges: The tool judges its calls. Then allow rules on arguments are left to it: whether a text
                 fits a pattern says too little about what it does.
+            asks: Why a person is to be asked in every mode but ``bypass``, unless a rule allows the call.
         """
         denied = self.rules.find("deny", tool, args)
         if denied is not None:
@@ -285,17 +312,22 @@ class PermissionPolicy:
         asked = self.rules.find("ask", tool, args)
         if asked is not None and self.mode != "bypass":
             return Permission("ask", say("rule_asks", rule=asked.text))
+        if asks and self.mode != "bypass" and not self._allows(tool, args, judges=judges):
+            return Permission("ask", asks)
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
         if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
         return Permission("ask", say("mode_asks"))
 
-    def judge_context(self, tool: str, *, attended: bool, always: bool = False) -> JudgeContext:
+    def judge_context(
+        self, tool: str, args: Mapping[str, Any], *, attended: bool, always: bool = False
+    ) -> JudgeContext:
         """What a tool that judges its own calls is told.
 
         Args:
             tool: The tool.
+            args: The arguments in force.
             attended: A person can be asked.
             always: An answer has allowed all its calls.
         """
@@ -303,9 +335,9 @@ class PermissionPolicy:
         approved = self.mode in ("auto", "bypass") or always or self.rules.names("allow", tool)
         return JudgeContext(
             attended,
-            patterns("deny", tool),
-            patterns("ask", tool),
-            patterns("allow", tool),
+            patterns("deny", tool, args),
+            patterns("ask", tool, args),
+            patterns("allow", tool, args),
             approved=approved and not plan,
             plan=plan,
         )
@@ -313,6 +345,10 @@ class PermissionPolicy:
     def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
         rules = self.rules
         return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None
+
+
+class VerdictError(ConfigError):
+    """A function that decides about calls gave something that is no decision. It ends the run."""
 
 
 def as_permission(verdict: object) -> Permission:
@@ -323,7 +359,10 @@ def as_permission(verdict: object) -> Permission:
     """
     given = _as_word_of_verdict(verdict)
     if not isinstance(given, str) or given not in BEHAVIORS:
-        raise ConfigError(f"A permission is 'allow', 'deny', 'ask' or a Permission; it is {given!r:.80}.")
+        raise ConfigError(
+            "A permission is 'allow' or True, 'deny' or False, 'ask', or a Permission(...); "
+            f"it is {given!r:.80}."
+        )
     if isinstance(verdict, Permission):
         return verdict
     return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[given]
@@ -345,48 +384,3 @@ def _as_word_of_verdict(verdict: object) -> object:
     if isinstance(verdict, bool):
         return "allow" if verdict else "deny"
     return verdict.behavior if isinstance(verdict, Permission) else verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """What was decided about one call. Part of the state, so that nothing is decided or asked twice.
-
-    Args:
-        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
-        args: The arguments in force.
-        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
-        message: Why, in words.
-        read_only: With ``allow``: it runs so that it changes nothing.
-    """
-
-    behavior: Behavior
-    args: dict[str, Any] = field(default_factory=dict)
-    kind: str = ""
-    message: str = ""
-    read_only: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
-        """The reverse of :meth:`to_dict`."""
-        return cls(**data)
-
-
-def to_arguments(value: object) -> dict[str, Any]:
-    """Arguments given by a function of the user, as plain JSON: they become part of the state.
-
-    Raises:
-        ConfigError: They are no object.
-    """
-    if not isinstance(value, Mapping):
-        raise ConfigError(say("no_arguments", value=f"{value!r:.80}"))
-    plain: dict[str, Any] = to_jsonable(value)
-    return plain
-
-
-def call_key(tool: str, args: Mapping[str, Any]) -> str:
-    """The same text for the same call."""
-    return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"

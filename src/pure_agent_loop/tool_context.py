@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
@@ -34,6 +35,12 @@ class ToolContext:
     """What goes on beside the run, for the tools that begin it; see `kit.Background`."""
     read_only: bool = False
     """Nobody has allowed this call to change anything; see `Permission`."""
+    cwd: str = ""
+    """The folder the work is in: that of ``Agent(cwd=)``, else the one the program is in."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """The state of each task that the run has given to a subagent, by the task's id."""
+    on_piece: Callable[[str], Awaitable[None]] | None = None
+    """Told of each piece of a result that comes in pieces; None if nobody is."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

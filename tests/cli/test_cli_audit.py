@@ -9,6 +9,7 @@ import pytest
 
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.testing import ScriptedServer, call
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028forged"
 
@@ -113,3 +114,17 @@ def test_local_dates_are_read_in_the_local_zone(pal, tmp_path):
         (["--since", "2026-01-31T13:00"], 0),
     ):
         assert len(json.loads(pal("audit", "list", "--json", *words).stdout)["calls"]) == count
+
+
+def test_a_home_that_cannot_be_written_holds_no_run_up(pal, tmp_path):
+    home = tmp_path / "file"
+    home.write_text("no folder")
+    with ScriptedServer([call("write_file", path="a.txt", content="hi"), "done"]) as server:
+        pal.use(server)
+        words = ("--permission-mode", "auto", "--sandbox", "none", "write it")
+        done = pal("run", *words, PURE_AGENT_LOOP_HOME=str(home))
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert (pal.workspace / "a.txt").read_text() == "hi"
+    lines = done.stderr.splitlines()
+    assert sum("cannot be undone" in line for line in lines) == 1
+    assert sum("not in the audit log" in line for line in lines) == 1

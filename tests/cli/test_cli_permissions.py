@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers import unframed
 
 from pure_agent_loop.cli.exits import DENIED, code_for_stop
 from pure_agent_loop.cli.parser import parse
@@ -34,7 +35,7 @@ def run(pal, script, *words):
 
 
 def results(server):
-    return [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
+    return [unframed(m["content"]) for m in server.requests[-1].messages if m["role"] == "tool"]
 
 
 def test_the_words_are_those_of_the_library():
@@ -72,6 +73,25 @@ def test_nothing_but_refusals_gives_4(pal):
     done, _ = run(pal, [*calls, "I may not."], "--deny", "*")
     assert done.returncode == DENIED
     assert "I may not." in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--allow", "--ask", "--deny"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("shel(git *)",), "Did you mean 'shell'?"),
+        (("edit_file(file=docs/*)",), "'edit_file' has no argument 'file'"),
+        (("shell", "--tools", "read"), "there is no tool 'shell'"),
+        (("read_file", "--no-tools"), "There are no tools at all."),
+    ],
+)
+def test_a_rule_that_can_match_no_call_gives_2(pal, option, words, said):
+    with ScriptedServer([]) as server:
+        pal.use(server)
+        done = pal("run", option, *words, "go")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "shared=" not in done.stderr
 
 
 def test_a_rule_that_is_none_gives_2(pal):

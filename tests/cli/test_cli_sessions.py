@@ -377,3 +377,43 @@ class TestChange:
         assert (store.folder / "trip.repaired.jsonl").read_bytes() == b"".join(lines)
         assert "damaged" in pal("sessions", "show", trip).stderr
         assert "(damaged) thank you" in pal("sessions", "list").stdout
+
+
+class TestWaiting:
+    CALLS = (call("calculator", expression="6*7"), call("calculator", expression="2+2"))
+    ASK = ("--ask", "calculator", "--session", "trip", "count")
+
+    def test_a_question_is_shown_answered_and_followed_from_other_processes(self, pal):
+        assert run(pal, [answer("Counting.", *self.CALLS)], *self.ASK)[0].returncode == 4
+        waiting = json.loads(pal("sessions", "waiting", "--json").stdout)["sessions"]
+        assert [each["id"] for each in waiting] == ["trip"]
+        first, second = (each["call_id"] for each in waiting[0]["questions"])
+        shown = pal("sessions", "waiting").stdout
+        assert "the model wants to call calculator" in shown
+        assert 'expression: "6*7"' in shown
+        assert f"pal sessions answer trip {second} allow" in shown
+
+        assert "1 more question" in pal("sessions", "answer", "trip", first, "allow").stderr
+        done = pal("sessions", "answer", "trip", second, "deny", "--message", "Not that one.")
+        assert done.stderr == "pal: recorded; to go on: pal run --resume trip\n"
+        assert "no session waits" in pal("sessions", "waiting").stderr
+
+        done, server = run(pal, ["Done."], "--ask", "calculator", "--resume", "trip")
+        assert done.stdout == "Done.\n"
+        results = [m["content"] for m in server.requests[0].messages if m["role"] == "tool"]
+        assert results[0] == "42"
+        assert "Not that one." in results[1]
+
+    def test_what_nobody_asks_is_an_error_that_says_what_waits(self, pal, trip):
+        done = pal("sessions", "answer", trip, "call_9", "allow")
+        assert done.returncode == 2
+        assert "Waiting: none" in done.stderr
+        assert pal("sessions", "answer", "nowhere", "call_9", "allow").returncode != 0
+
+    def test_a_hostile_call_moves_no_cursor(self, pal):
+        asked = answer("Hm.", call("calculator", expression=f"{HOSTILE}{' ' * 200}rm"))
+        assert run(pal, [asked], *self.ASK)[0].returncode == 4
+        shown = pal("sessions", "waiting").stdout
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "blanks" in shown

@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 
 import pytest
+from tests.helpers import unframed
 
 from pure_agent_loop.testing import ScriptedServer, call
 
@@ -27,7 +28,7 @@ def run(pal, script, *words):
 
 
 def results(server):
-    return [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
+    return [unframed(m["content"]) for m in server.requests[-1].messages if m["role"] == "tool"]
 
 
 def test_an_edit_is_shown_as_a_diff_and_undone(pal, notes):

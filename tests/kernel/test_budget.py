@@ -26,6 +26,7 @@ from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.runs.start import resumed_state
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, answer, call, deltas
+from pure_agent_loop.tool import ToolOutcome
 
 pytestmark = pytest.mark.anyio
 
@@ -198,8 +199,8 @@ def test_a_budget_counts():
     budget = Budget(max_tokens=10, max_tool_calls=2, max_cost=1.5, prices=TABLE)
     for used, reached in [
         ({"tokens": 9, "tool_calls": 1, "cost": 1.4}, ""),
-        ({"cost": 0.1}, "money"),
         ({"tool_calls": 1}, "tool calls"),
+        ({"cost": 0.1}, "money"),
         ({"tokens": 1}, "tokens"),
     ]:
         budget.add(**used)
@@ -339,3 +340,35 @@ def test_an_answer_of_200_calls_does_not_pass_the_limit(of):
     texts = tool_texts(result.messages)
     assert [LEFT_OUT in text for text in texts] == [False] * 25 + [True] * 175
     assert budget is None or budget.tool_calls == 25
+
+
+@pytest.mark.parametrize("what", ["max_tokens", "max_cost"])
+@pytest.mark.parametrize("of", [LoopLimits, Budget])
+def test_what_a_tool_has_spent_can_use_it_all_up(of, what):
+    spent = {"usage": TokenUsage(700, 300, 1000).to_dict(), "cost": 5.0, "tool_calls": 2}
+
+    @tool
+    def ask_another() -> str:
+        """Ask."""
+        return ToolOutcome("it says no", spent=spent)
+
+    limit = of(**{what: {"max_tokens": 500, "max_cost": 4.0}[what]}, prices={"*": Price(0.001, 0.001)})
+    given = {"limits" if of is LoopLimits else "budget": limit}
+    with ScriptedLLM([call("ask_another")]) as llm:  # nothing more is asked
+        result = run_agent(llm, [ask_another], **given)
+    assert result.stop_reason == (
+        "token_limit" if given == {"limits": limit} and what == "max_tokens" else "budget"
+    )
+    assert check_result(result).content.startswith("[Stopped")
+    if of is Budget:
+        assert (limit.tokens, limit.tool_calls) == (result.usage.total_tokens, 3)
+
+
+def test_tool_calls_that_are_used_up_hide_no_other_limit():
+    budget = Budget(max_tool_calls=1, max_seconds=60)
+    budget.add(tool_calls=1)
+    assert budget.used_up == "tool calls"
+    budget._begun -= 60
+    assert budget.used_up == "seconds"
+    with ScriptedLLM([]) as llm:
+        assert run_agent(llm, [add], budget=budget).stop_reason == "budget"

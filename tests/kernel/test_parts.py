@@ -23,7 +23,13 @@ from pure_agent_loop.tool import ToolRegistry
 pytestmark = pytest.mark.anyio
 
 STATES = ["pending", "running", "completed", "error"]
-LEGAL = [("pending", "running"), ("pending", "error"), ("running", "completed"), ("running", "error")]
+LEGAL = [
+    ("pending", "running"),
+    ("pending", "error"),
+    ("running", "completed"),
+    ("running", "error"),
+    ("running", "backgrounded"),
+]
 ILLEGAL = [(a, b) for a in STATES for b in STATES if (a, b) not in LEGAL]
 
 

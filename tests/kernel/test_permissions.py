@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import inspect
 import threading
+from pathlib import Path
 
 import pytest
 from tests.helpers import E, of_type, run_kernel, tool_texts
 
-from pure_agent_loop import Agent, ConfigError, Permission, PermissionRules, tool
+from pure_agent_loop import Agent, AIClient, ConfigError, Permission, PermissionRules, tool
+from pure_agent_loop.cli.commands.run import add_run
 from pure_agent_loop.permissions import BEHAVIORS, PERMISSION_MODES, PermissionPolicy, Rule, as_permission
-from pure_agent_loop.testing import ScriptedLLM, call
+from pure_agent_loop.testing import ScriptedLLM, call, check_history
 
 # -- rules ----------------------------------------------------------------------------------------
 
@@ -95,22 +99,28 @@ def test_a_verdict_in_a_word(given, behavior):
         assert as_permission(Permission(given)) == Permission(given)
 
 
-@pytest.mark.parametrize("given", ["yes", "", None, 1, ["allow"], {}, Permission("yes"), Permission(True)])
-def test_a_verdict_that_is_none_is_an_error_and_the_call_is_not_made(given):
-    with pytest.raises(ConfigError, match="A permission is 'allow', 'deny', 'ask' or a Permission; it is"):
+NO_VERDICTS = ["yes", "", None, 1, ["allow"], {}, Permission("yes"), Permission(True)]
+
+
+@pytest.mark.parametrize("given", NO_VERDICTS)
+def test_a_verdict_that_is_none_is_an_error(given):
+    with pytest.raises(ConfigError, match="A permission is 'allow' or True, 'deny' or False, 'ask'"):
         as_permission(given)
-    made = []
 
-    @tool
-    def pay(amount: int) -> str:
-        """Pay."""
-        made.append(amount)
-        return "paid"
 
-    with ScriptedLLM([call("pay", amount=1), "no"]) as llm:
-        result = Agent(llm=llm, tools=[pay], can_use_tool=lambda *_: given).run("go")
-    assert made == []
-    assert "A permission is 'allow', 'deny', 'ask'" in tool_texts(result.messages)[0]
+@pytest.mark.parametrize("given", [*NO_VERDICTS, Permission("allow", updated_args=5)])
+@pytest.mark.parametrize("asked", ["can_use_tool", "on_ask"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_that_gives_no_decision_ends_the_run_with_an_error(given, asked, is_async):
+    async def later(*_):
+        return given
+
+    function = later if is_async else lambda *_: given
+    result, done = scene([call("act", x=1)], **{"permit" if asked == "can_use_tool" else asked: function})
+    assert (result.stop_reason, done) == ("error", [])
+    with pytest.raises(ConfigError, match=f"{asked} gave no decision"):
+        result.raise_for_error()
+    assert check_history(result.messages) == []
 
 
 # -- the order: six steps, against every combination of mode, rules, tool and verdict ---------------
@@ -253,11 +263,8 @@ def awaitable(ask):
         ("allow", [1], ""),
         (Permission("allow", updated_args={"x": 5}), [5], ""),
         (Permission("deny", "Not today."), [], "Not today."),
-        (
-            "no idea",
-            [],
-            "The question failed: A permission is 'allow', 'deny', 'ask' or a Permission; it is 'no idea'.",
-        ),
+        (True, [1], ""),
+        (False, [], ""),
         (OSError("no terminal"), [], "The question failed: no terminal"),
         (OSError(), [], "The question failed: OSError"),
     ],
@@ -405,17 +412,14 @@ def test_a_function_that_changes_its_arguments_in_place_changes_nothing():
     assert of_type(result.events, E.ACTION)[0].data["args"] == {"x": 1}
 
 
-@pytest.mark.parametrize(
-    ("permit", "kind"),
-    [
-        (lambda *_: 1 / 0, "ZeroDivisionError"),
-        (lambda *_: Permission("allow", updated_args=5), "ConfigError"),
-    ],
-)
-def test_a_function_that_fails_denies(permit, kind):
+@pytest.mark.parametrize("error", [ZeroDivisionError, ConfigError])
+def test_a_function_that_fails_denies(error):
+    def permit(*_):
+        raise error("so it is")
+
     result, done = scene([call("act", x=1), "done"], permit)
     assert done == []
-    assert f"Error type: {kind}" in tool_texts(result.messages)[0]
+    assert f"Error type: {error.__name__}" in tool_texts(result.messages)[0]
 
 
 def test_arguments_become_plain_json():
@@ -431,3 +435,15 @@ def test_nobody_is_asked_about_a_tool_that_there_is_not():
     result, _ = scene([call("atc", x=1), "done"], on_ask=ask)
     assert ask.asked == []
     assert "UnknownTool" in tool_texts(result.messages)[0]
+
+
+def test_the_default_mode_is_the_one_that_the_documents_name():
+    for facade in (Agent, AIClient):
+        assert inspect.signature(facade).parameters["permission_mode"].default == "auto"
+    text = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text("utf-8")
+    assert "**The default mode** is `auto` in the library" in text
+    assert "It is `ask` in `pal run`" in text
+    parser = argparse.ArgumentParser()
+    add_run(parser)
+    assert parser.get_default("permission_mode") == "ask"
+    assert "the default here; that of the library is auto" in " ".join(parser.format_help().split())

@@ -173,15 +173,13 @@ def answering(verdict, *, is_async):
             Permission("deny", "Not on Sundays."),
             "this call was not allowed. Not on Sundays. Do not send it again",
         ),
-        ("perhaps", "it is 'perhaps'."),
-        (None, "it is None."),
     ],
 )
 def test_verdicts(verdict, text, is_async):
     result = permitted(answering(verdict, is_async=is_async))
     assert text in tool_texts(result.messages)[0]
     (observation,) = of_type(result.events, E.OBSERVATION)
-    assert observation.data["is_error"] is ("allowed" in text or "it is" in text)
+    assert observation.data["is_error"] is ("allowed" in text)
     assert observation.content == tool_texts(result.messages)[0]
 
 

@@ -191,7 +191,7 @@ def test_what_the_tool_says_and_the_mode(mode, verdict, outcome):
 
 def test_rules_on_arguments_are_left_to_the_tool():
     rules = PermissionRules(
-        allow=["shell(git *)", "other(x)"], deny=["shell(command=rm *)"], ask=["shell(a, b)"]
+        allow=["shell(git *)", "other(x)"], deny=["shell(command=rm *)"], ask=["shell(a, b)"], shared=True
     )
     done, contexts, result = judged(
         {}, [call("shell", command="git x; y"), "end"], permission_mode="ask", permission_rules=rules
@@ -244,3 +244,27 @@ def test_what_a_tool_judged_is_replayed(tmp_path):
     done, _, _ = judged({"x": Permission("deny", "no")}, script, sessions=store)
     assert done == ["y"]
     assert_replays(store.read("s").records)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(5, ("git *",)), (6, ())])
+def test_further_arguments_of_a_rule_are_matched_before_the_tool_is_told(seconds, told):
+    contexts, rules = [], PermissionRules(allow=["shell(command=git *, seconds=5)"])
+
+    def shell(command: str, seconds: int) -> str:
+        """Run."""
+        return "ran"
+
+    made = Tool(shell, judge=lambda args, context: contexts.append(context))
+    Agent(
+        llm=ScriptedLLM([call("shell", command="git x", seconds=seconds), "end"]),
+        tools=[made],
+        permission_rules=rules,
+    ).run("go")
+    assert contexts[0].allow == told
+
+
+@pytest.mark.parametrize("verdict", ["perhaps", 1, Permission("allow", updated_args=3)])
+def test_a_judge_that_gives_no_decision_ends_the_run(verdict):
+    done, _, result = judged({"x": verdict}, [call("shell", command="x")])
+    assert (done, result.stop_reason) == ([], "error")
+    assert "The tool's judge gave no decision" in result.error

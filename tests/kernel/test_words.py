@@ -19,7 +19,7 @@ from pure_agent_loop.support.text import as_text, clean_text, safe_str, shorten
 from pure_agent_loop.testing import ScriptedLLM, call
 
 FIELDS = [field.name for field in dataclasses.fields(ENGLISH)]
-TABLES = ("stopped", "repetitions", "language", "sentences", "tools")
+TABLES = ("stopped", "repetitions", "language", "sentences", "tools", "worked_examples")
 TEXTS = [name for name in FIELDS if name not in TABLES]
 
 

@@ -68,7 +68,7 @@ def test_a_newcomers_questions_are_answered_by_calling_tools(model_file, tmp_pat
                 await agent.arun(question)
                 for question in (
                     "Which files are in the docs folder?",
-                    "What does notes.txt say?",
+                    "What does the file notes.txt say?",
                     "What is 17 * 23?",
                 )
             ], await client.chat(

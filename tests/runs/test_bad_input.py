@@ -168,6 +168,18 @@ def test_a_registry_is_taken_as_it_is():
     assert Agent(llm=LLM, tools=registry).tools is registry
 
 
-def test_wrong_words_of_the_environment_are_ignored(monkeypatch):
+def test_an_unknown_language_of_the_environment_is_said_once_and_ends_nothing(monkeypatch, caplog):
     monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "klingon")
-    assert Agent(llm=ScriptedLLM(["hi"])).run("go").content == "hi"
+    for _ in range(2):
+        assert Agent(llm=ScriptedLLM(["hi"])).run("go").content == "hi"
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert said == "PURE_AGENT_LOOP_LANG='klingon' is not known, so it is en. Use one of: en, zh."
+
+
+@pytest.mark.parametrize("agent", [Agent, AIClient])
+@pytest.mark.parametrize("parameter", ["llm", "client"])
+def test_an_agent_is_no_model_client(agent, parameter):
+    inner = agent(llm=LLM)
+    with pytest.raises(ConfigError, match=rf"{agent.__name__} is an agent.* pass its client: agent\.llm"):
+        ReactLoop(**{parameter: inner})
+    assert ReactLoop(**{parameter: inner.llm})

@@ -14,6 +14,7 @@ from pure_agent_loop.errors import ConfigError, LLMError, SessionNotFoundError
 from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.testing import ScriptedLLM, answer, call
 
@@ -125,12 +126,13 @@ class TestMarkdown:
         store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "It said hi."], "say hi")
         text = to_markdown(store.read("s").records, "Session s")
         headings = [line for line in text.splitlines() if line.startswith(("#", "*"))]
+        headings = [re.sub(r"\d+\\?\.\d\d s", "N s", line) for line in headings]
         assert headings == [
             "# Session s",
             "## Task",
             "### Step 1: Answer",
             "### Step 1: Call of echo",
-            "### Step 1: Result of echo",
+            "### Step 1: Result of echo (completed after N s)",
             "### Step 2: Answer",
             "*The run ended: completed.*",
         ]
@@ -287,3 +289,39 @@ def test_a_store_of_another_kind_gets_copies(tmp_path):
     assert [(r.type, r.data) for r in copied] == [
         (r.type, r.data) for r in store.read("s").records[: len(copied)]
     ]
+
+
+class TestParts:
+    def changes(self, store):
+        return [each for record in store.read("s").records for each in record.data.get("parts", ())]
+
+    @pytest.mark.parametrize("kind", [JsonlStore, SqliteStore])
+    def test_every_change_of_a_part_is_recorded_with_its_time(self, tmp_path, kind):
+        store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Hi."], "say hi", kind=kind)
+        found = [(each["id"], each["state"]) for each in self.changes(store)]
+        three = ("pending", "running", "completed")
+        assert found == [(name, each) for name in ("msg_1.1", "msg_1.call_1", "msg_2.1") for each in three]
+        times = [each["time"] for each in self.changes(store)]
+        assert times == sorted(times)
+        assert {each.get("tool") for each in self.changes(store)} == {"echo", None}
+
+    def test_a_replay_sees_a_call_that_went_another_way(self, tmp_path):
+        store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Hi."], "say hi")
+        records = store.read("s").records
+        assert replay_session(records).difference is None
+        for record in records:
+            for each in record.data.get("parts", ()):
+                if each.get("tool") and each["state"] == "completed":
+                    each["state"] = "error"
+        assert replay_session(records).difference.what == "parts"
+
+    def test_what_is_no_change_is_passed_over(self, tmp_path):
+        store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Hi."], "say hi")
+        records = [*store.read("s").records]
+        odd = [7, None, {"parts": 7}, {"parts": [7, {"call_id": 1}, {"call_id": "call_1", "time": "x"}]}]
+        for each in odd:
+            data = each if isinstance(each, dict) else {"parts": [each]}
+            made = [r if r.type != "parts" else Record(r.id, r.parent, r.time, r.type, data) for r in records]
+            assert "Result of echo" in to_markdown(made)
+            difference = replay_session(made).difference
+            assert difference is None or difference.what == "parts"

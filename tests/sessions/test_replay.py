@@ -115,6 +115,11 @@ def asked(session):
     session.run(script, permission_mode="ask", on_ask=lambda _: next(verdicts))
 
 
+def undecided(session):
+    session.run([call("add", a=1, b=2)], can_use_tool=lambda *_: None)
+    session.run([call("add", a=1, b=2)], permission_mode="ask", on_ask=lambda _: None)
+
+
 def suspended(session):
     session.run([call("add", a=1, b=2)], permission_mode="ask")
     session.run(["3."], None, permission_mode="ask", on_ask=lambda _: Permission("allow", always=True))
@@ -256,6 +261,7 @@ KINDS: list[Callable[[Session], None]] = [
     plan_mode,
     asked,
     suspended,
+    undecided,
     decided,
     hooks,
     cut_off_answers,

@@ -242,7 +242,7 @@ def test_wherever_writing_fails_the_run_ends_and_says_so_and_goes_on_later(tmp_p
         store.left = left
         site = Site(store)
         result = check_result(site.agent.run(TASK, session_id="s"))
-        assert result.stop_reason == ("error" if left < len(full.records) - 2 else "completed")
+        assert result.stop_reason == ("error" if left < len(full.records) - 3 else "completed")
         said = [event.content for event in result.events if event.type.value == "error"]
         assert said == ["SessionWriteError: Cannot write to /full/s.jsonl: No space left on device"]
         records = JsonlStore(tmp_path / str(left)).read("s").records

@@ -15,10 +15,12 @@ from tests.subagents.family import HELPER, OTHER, family, notices, parent
 from pure_agent_loop import Agent, Budget, CancelToken, Hooks, LoopLimits, PermissionRules, tool
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy
-from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager, TaskNotFoundError
 from pure_agent_loop.subagents.rights import narrower, policy_of
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
 from pure_agent_loop.testing.script import DEFAULT_USAGE
+from pure_agent_loop.tool_context import current_call
 
 
 @tool
@@ -491,3 +493,75 @@ def test_what_is_left_is_shared_by_all_that_work_at_once():
     result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tokens=150)).run("go"))
     assert result.stop_reason == "token_limit"
     assert len(llm.requests) * 15 <= 150 + 4 * 15  # each may be in a step, and gives a last answer
+
+
+def test_a_task_of_the_foreground_goes_to_the_background():
+    async def main(by):
+        gate = Gate()
+        llm = family(parent=[give(), "I go on.", "thanks"], helper=[deltas("slow", gate, " answer")])
+        manager = SubagentManager([HELPER])
+        run = Agent(llm=llm, subagents=manager).prepare("go")
+        running = asyncio.create_task(run.wait())
+        await gate.reached.wait_async()
+        record = of_type(run.events, E.TASK)[-1].data["task"]
+        moved = manager.background(record[by])
+        assert (moved.id, moved.state) == (record["id"], "backgrounded")
+        with pytest.raises(TaskNotFoundError, match="No run waits"):
+            manager.background(record[by])
+        await until(lambda: any(each.type is E.THOUGHT and each.content == "I go on." for each in run.events))
+        gate.open()
+        return check_result(await running), record
+
+    for by in ("id", "call_id"):
+        result, record = asyncio.run(main(by))
+        said = tool_texts(result.messages)[0]
+        assert said.startswith(f"[task {record['id']} backgrounded] The user moved")
+        assert notices(result.messages)[0].endswith("slow answer")
+        assert result.content == "thanks"
+        parts = [
+            each.data["part"]["state"] for each in of_type(result.events, E.PART) if each.data["part"]["tool"]
+        ]
+        assert parts == ["pending", "running", "backgrounded"]
+        assert "backgrounded" in states(result.events)
+        assert result.usage.total_tokens == 4 * DEFAULT_USAGE.total_tokens
+
+
+def test_it_is_moved_from_another_thread():
+    gate = Gate()
+    llm = family(parent=[give(), "I go on.", "thanks"], helper=[deltas("slow", gate, " answer")])
+    manager, moved = SubagentManager([HELPER]), []
+    for event in Agent(llm=llm, subagents=manager).run_stream("go"):
+        if event.type is E.TASK and not moved:
+            moved.append(manager.background(event.data["task"]["id"]))
+        if event.type is E.THOUGHT and event.content == "I go on.":
+            gate.open()
+    assert moved[0].state == "completed"
+
+
+def test_what_nobody_waits_for_cannot_be_moved():
+    with pytest.raises(TaskNotFoundError):
+        SubagentManager([HELPER]).background("helper-1")
+
+
+def test_a_tool_and_a_permission_function_see_folder_session_and_tasks(tmp_path):
+    seen = []
+
+    def may(name, args, context):
+        seen.append((name, context.agent, context.cwd, context.permission_mode, dict(context.tasks)))
+        return "allow"
+
+    @tool
+    def where() -> str:
+        """Say where."""
+        about = current_call()
+        return f"{about.cwd} {about.session_id} {sorted(about.tasks.values())}"
+
+    llm = family(parent=[give(), call("where"), "done"], helper=["found it"])
+    agent = parent(llm, tools=[where], can_use_tool=may, cwd=tmp_path, name="top")
+    store = JsonlStore(tmp_path / "sessions")
+    result = agent.run("go", session_id="s", sessions=store)
+    assert tool_texts(result.messages)[1] == f"{tmp_path} s ['completed']"
+    assert [each[:4] for each in seen] == [(n, "top", str(tmp_path), "auto") for n in ("task", "where")]
+    assert [list(each[4].values()) for each in seen] == [[], ["completed"]]
+    with pytest.raises(ConfigError, match="cwd="):
+        parent(llm, cwd=tmp_path / "nowhere")

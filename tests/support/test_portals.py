@@ -110,6 +110,34 @@ def test_ctrl_c_cancels_the_run_and_reaches_the_caller():
     assert python(code) == (0, "cancelled half\n", "")
 
 
+def test_ctrl_c_gives_the_result_so_far_and_the_session_holds_it(tmp_path):
+    code = f"""
+        import asyncio, os, signal
+        from pure_agent_loop import Agent, tool
+        from pure_agent_loop.sessions.stores.jsonl import JsonlStore
+        from pure_agent_loop.testing import ScriptedLLM, call
+        @tool
+        def count() -> str:
+            "Count."
+            return "three"
+        @tool
+        async def stop() -> str:
+            "Stop."
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        llm = ScriptedLLM([call("count"), call("stop"), "gone on"])
+        agent = Agent(llm=llm, tools=[count, stop], sessions=JsonlStore({str(tmp_path)!r}))
+        try:
+            agent.run("go", session_id="s")
+        except KeyboardInterrupt as stopped:
+            result = stopped.result
+        print(result.stop_reason, result.steps, result.messages[2]["content"])
+        again = agent.run("go on", session_id="s")
+        print(again.content, again.messages[: len(result.messages)] == result.messages)
+    """
+    assert python(code) == (0, "cancelled 2 three\ngone on True\n", "")
+
+
 def test_ctrl_c_while_a_stream_is_read_cancels_the_run():
     code = """
         import os, signal

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from tests.helpers import unframed
 from tests.toolbox.sandbox_ground import require_tools, system_python
 
 from pure_agent_loop import Agent, CancelToken, Permission, PermissionRules
@@ -63,7 +64,7 @@ def sleeps(seconds):
 
 
 def results(result):
-    return [each["content"] for each in result.messages if each["role"] == "tool"]
+    return [unframed(each["content"]) for each in result.messages if each["role"] == "tool"]
 
 
 class TestTheFlow:
@@ -102,6 +103,24 @@ class TestTheFlow:
         assert (tmp_path / "made").exists()
         assert len(asked) == 1
         assert "the model says" in asked[0].reason
+
+    def test_a_temporary_file_needs_no_person(self, shell):
+        """In Landlock there is no ``/tmp`` of one's own: then the model is told what there is instead."""
+        name = f"/tmp/{uuid.uuid4().hex}"
+        made, asked = agent(
+            shell, f"echo x > {name} && cat {name}", "echo y > $TMPDIR/a; cat $TMPDIR/a", answer="allow"
+        )
+        first, second = results(made.run("go"))
+        assert asked == []
+        assert first == "x\n[exit code 0]" if shell.sandbox.private_home else "write to $TMPDIR" in first
+        assert second == "y\n[exit code 0]"
+        assert not Path(name).exists()
+
+    def test_a_workspace_below_tmp_is_no_temporary_file(self, shell, tmp_path):
+        made, asked = agent(shell, f"echo x > {tmp_path}/log", answer="allow")
+        made.run("go")
+        assert len(asked) == 1
+        assert (tmp_path / "log").exists()
 
     def test_what_failed_for_another_reason_is_no_question(self, shell):
         made, asked = agent(shell, "ls nowhere", "false", answer="allow")

@@ -292,3 +292,34 @@ def test_a_rule_for_git_does_not_hold_in_another_folder(rule):
     command = "timeout 5 git status" if rule.startswith("timeout") else "git status"
     assert ShellPolicy(allow=[rule]).judge(command).behavior == "allow"
     assert ShellPolicy(allow=[rule]).judge(f"cd hostile && {command}").behavior == "ask"
+
+
+def test_reasons_are_said_in_the_language_of_the_run(monkeypatch):
+    lines = [
+        "rm -rf /",
+        "npm test",
+        "cat ../x",
+        "a=1 ls",
+        "echo x > f",
+        "ls $x",
+        "cat <<E\nE",
+        "ls 'x",
+        ":(){ :|:& };:",
+        "",
+    ]
+    policy = ShellPolicy(deny=["git push"], ask=["make *"], root="/work")
+    lines += [
+        "git push",
+        "make all",
+        "git status",
+        "cd x; git status",
+        "while true; do ls; done",
+        "x=(1)",
+        "\u200bls",
+    ]
+    english = [policy.judge(line) for line in lines]
+    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "zh")
+    chinese = [policy.judge(line) for line in lines]
+    assert [(e.behavior, e.by_rule) for e in english] == [(c.behavior, c.by_rule) for c in chinese]
+    assert all(e.reason.replace("\u200b", "").isascii() for e in english)
+    assert not [c.reason for c in chinese if c.reason.isascii()]

@@ -116,7 +116,10 @@ def look(at: str) -> str:
 
 def test_permissions_are_told_by_tool():
     rules = PermissionRules(
-        deny=["rm", "add(a=0)"], ask=["look(at=secret*)"], allow=["add(b=1)", "other(x)", "lo*"]
+        deny=["rm", "add(a=0)"],
+        ask=["look(at=secret*)"],
+        allow=["add(b=1)", "other(x)", "lo*"],
+        shared=True,
     )
 
     @tool

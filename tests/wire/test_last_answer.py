@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop import Agent, LoopLimits
+from pure_agent_loop import Agent, AIClient, LoopLimits
 from pure_agent_loop.testing import ScriptedServer, ServerRequest, call, status
 from tests.helpers import add
 
@@ -54,3 +54,48 @@ def test_a_server_that_does_not_know_tool_choice_is_asked_without_it():
         result = Agent("m", "k", server.base_url, tools=[add], limits=limits).run("go")
         assert len(server.requests) == 3
     assert result.content.startswith("3.")
+
+
+OLD = [
+    {"role": "user", "content": "1 + 2?"},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+            {"id": "b", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+            {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+        ],
+    },
+    *({"role": "tool", "tool_call_id": each, "content": "3"} for each in "abc"),
+]
+
+
+@pytest.mark.parametrize("tool_mode", ["auto", "native", "json", "text"])
+@pytest.mark.parametrize("facade", [Agent, AIClient])
+def test_an_agent_without_tools_goes_on_from_a_history_with_calls(tool_mode: str, facade: Any):
+    with ScriptedServer(handler=picky) as server:
+        agent = facade("m", "k", server.base_url, tool_mode=tool_mode)
+        result = agent.run("And 2 + 2?", OLD) if tool_mode in ("auto", "native") else None
+        body = agent.explain("And 2 + 2?", OLD).request
+    if result is not None:
+        assert (result.content, result.stop_reason) == ("3.", "completed")
+        assert [each["function"]["name"] for each in body["tools"]] == ["add", "look"]
+        assert body["tool_choice"] == "none"
+    else:  # there the calls are put into words
+        assert not {"tools", "tool_choice"} & set(body)
+
+
+@pytest.mark.parametrize("words", ["Used earlier", "此前的对话中使用过"])
+def test_what_is_said_of_tools_that_are_gone(words: str):
+    language = "en" if words.startswith("U") else "zh"
+    explained = Agent("m", "k", "http://127.0.0.1:9/v1", language=language).explain("go", OLD)
+    assert explained.request["tools"][0]["function"]["description"].startswith(words)
+
+
+def test_a_call_of_a_tool_that_is_gone_is_answered_and_the_run_goes_on():
+    def stubborn(request: ServerRequest) -> Any:
+        return call("add", a=1, b=1) if request.messages[-1]["role"] == "user" else "2."
+
+    with ScriptedServer(handler=stubborn) as server:
+        result = Agent("m", "k", server.base_url).run("go", OLD)
+    assert (result.content, result.stop_reason) == ("2.", "completed")

@@ -6,22 +6,25 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.assistant.context_builder import ContextBuilder
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.provider import as_model
 from pure_agent_loop.assistant.skills import SkillsLoader
+from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords
+from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import equipped, spoken
+from pure_agent_loop.kernel.equip import equipped, leave_tools, list_tools, spoken
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
@@ -33,7 +36,8 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.support.language import Language
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ __all__ = ["AgentLoop"]
 MAX_RUN_TOKENS = 1_000_000
 DEFAULT_MAX_HISTORY = 200
 DEFAULT_MAX_TOKENS = DefaultInt(4096)
-_OURS = ("limits", "retry", "sessions", "llm", "system_prompt", "tools")
+_OURS = ("cwd", "limits", "retry", "sessions", "llm", "system_prompt", "tools")
 
 
 class AgentLoop:
@@ -75,7 +79,10 @@ class AgentLoop:
         max_history: Past so many messages the oldest are summarised into memory; None for no limit.
         limits: Further limits; its ``max_turns`` and ``max_tool_calls`` do not count.
         language: ``en`` or ``zh`` for what the framework says; else that of the context builder.
-        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode``, ``hooks``, ``audit``.
+        trust_folder: Whether ``AGENTS.md`` and the skills of the workspace may guide the model; None for what
+            a person has said about them, as they are, when ``pal run`` asked. What is left out is logged.
+        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode`` (``auto``), ``hooks``;
+            ``audit``, which is an `AuditLog` in the data folder unless None is given.
 
     Raises:
         ConfigError: An argument cannot work; the message says which and what to do.
@@ -85,7 +92,7 @@ class AgentLoop:
         self,
         provider: Any,
         workspace: Workspace | str | os.PathLike[str],
-        tools: Iterable[ToolLike] | ToolRegistry | None = None,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
         context_builder: ContextBuilder | None = None,
         session_manager: SessionManager | None = None,
         subagent_manager: Any = None,
@@ -99,7 +106,8 @@ class AgentLoop:
         max_tool_calls: int | None = 25,
         max_history: int | None = DEFAULT_MAX_HISTORY,
         limits: LoopLimits | None = None,
-        language: str | None = None,
+        language: Language | None = None,
+        trust_folder: bool | None = None,
         **agent_options: Any,
     ) -> None:
         for name in _OURS:
@@ -108,13 +116,20 @@ class AgentLoop:
         known = {**inspect.signature(AgentLoop).parameters, **inspect.signature(Agent).parameters}
         check_fields("AgentLoop", {k: v for k, v in agent_options.items() if k not in known}, known)
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
-        self.context_builder = context_builder or _default_builder(self.workspace, language)
+        if context_builder is not None and trust_folder is not None:
+            raise ConfigError("trust_folder= is for the builder here: ContextBuilder(trust_folder=...).")
+        builder = context_builder or _default_builder(self.workspace, language, trust_folder)
+        self.context_builder = builder
         self.sessions = session_manager or SessionManager()
         limits = replace(
             limits or LoopLimits(max_tokens=MAX_RUN_TOKENS),
             max_turns=max_iterations,
             max_tool_calls=max_tool_calls,
         )
+        if "audit" not in agent_options:
+            agent_options["audit"] = AuditLog(
+                notes={"permission_mode": agent_options.get("permission_mode", "auto")}
+            )
         agent_options.setdefault("compaction", _compaction(self.context_builder.memory, max_history))
         self.agent = Agent(
             **({"model": model} if provider is None else {"llm": as_model(provider, model)}),
@@ -125,8 +140,9 @@ class AgentLoop:
             retry=RetryConfig(max_retries=max_retries, base_delay=retry_delay),
             temperature=temperature,
             max_tokens=max_tokens,
-            language=language or self.context_builder.language,
+            language=cast("Language | None", language or self.context_builder.language),
             sessions=self.sessions.store,
+            cwd=self.workspace.root,
             tool_attempts=max(1, max_retries),
             tool_retry_delay=retry_delay,
             **agent_options,
@@ -226,7 +242,7 @@ class AgentLoop:
         """Answer a message and return the final answer; takes and raises what `process_message` does."""
         run = self.prepare(content, session_id, context, media, channel, chat_id, cancel_token)
         result = (await run.wait()).raise_for_error()
-        if result.stop_reason == SUSPENDED:
+        if result.stop_reason in WAITING:
             return _after(result, self.context_builder.words)
         return result.content
 
@@ -248,7 +264,7 @@ class AgentLoop:
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
         state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
-        await spoken(run_calls)(state, equipped(state, self.agent._kit))  # the two are one package
+        await _made(state, equipped(state, self.agent._kit))  # the two are one package
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
     async def aclose(self) -> None:
@@ -260,6 +276,15 @@ class AgentLoop:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+@spoken
+async def _made(state: QueryState, kit: Kit) -> None:
+    try:
+        await list_tools(state, kit)
+        await run_calls(state, kit)
+    finally:
+        await leave_tools(kit)
 
 
 class _TextView:
@@ -293,13 +318,16 @@ def _after(result: AgentResult, words: AssistantWords) -> str:
 
 
 def _waiting(state: QueryState, words: AssistantWords) -> str:
-    calls = ", ".join(question.tool for question in state.questions)
+    open_calls = (call.name for call in state.open_calls)
+    calls = ", ".join([*(question.tool for question in state.questions), *open_calls])
     return words.waiting.format(calls=calls) if calls else ""
 
 
-def _default_builder(workspace: Workspace, language: str | None) -> ContextBuilder:
-    skills = SkillsLoader(workspace=workspace, language=language)
-    return ContextBuilder(workspace, MemoryStore(workspace, language=language), skills, language=language)
+def _default_builder(workspace: Workspace, language: str | None, trusted: bool | None) -> ContextBuilder:
+    may_guide = is_trusted(guidance_of(workspace.root)) if trusted is None else trusted
+    skills = SkillsLoader(workspace=workspace, trust_project=may_guide, language=language)
+    memory = MemoryStore(workspace, language=language)
+    return ContextBuilder(workspace, memory, skills, language=language, trust_folder=trusted)
 
 
 def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | bool:
@@ -309,7 +337,7 @@ def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | 
 
 
 def _all_tools(
-    tools: Iterable[ToolLike] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
 ) -> ToolRegistry:
     """The given tools and those of memory, skills and subagents; a given one counts where names are equal."""
     registry = ToolRegistry(tools or ())

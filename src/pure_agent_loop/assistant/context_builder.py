@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pure_agent_loop.assistant.memory import MemoryStore
-from pure_agent_loop.assistant.notes import Note, project_notes
+from pure_agent_loop.assistant.notes import Note, user_notes
 from pure_agent_loop.assistant.persona import PersonaConfig, personas
 from pure_agent_loop.assistant.skills import SkillsLoader
+from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import Message, tool_message, user_message, wire_call
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
+LOG = logging.getLogger("pure_agent_loop")
 MAX_REMEMBERED_CHARS = 2_000
 MAX_CONTEXT_CHARS = 20_000
 
@@ -44,7 +48,9 @@ class ContextBuilder:
         persona_config: Who it is; the persona ``assistant`` if None.
         language: ``en`` or ``zh``; else the persona's, else the default of the environment.
         words: Words of your own, section by section: ``dataclasses.replace(words_for("en"), safety="...")``.
-        read_notes: Whether the ``AGENTS.md`` of the project belong to the prompt.
+        read_notes: Whether the ``AGENTS.md`` of the project belong to the prompt, where they are trusted.
+        trust_folder: Whether the texts of this folder may guide the model; None for what a person has said
+            about them, as they are, when ``pal run`` asked. What is left out is logged.
         now: Gives the time that the model is told.
 
     Raises:
@@ -61,6 +67,7 @@ class ContextBuilder:
         language: str | None = None,
         words: AssistantWords | None = None,
         read_notes: bool = True,
+        trust_folder: bool | None = None,
         now: Callable[[], datetime] = _local_now,
     ) -> None:
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
@@ -69,7 +76,7 @@ class ContextBuilder:
         self.language = language or (persona_config.language if persona_config else None)
         self.persona = persona_config or personas(self.language)["assistant"]
         self.words = words or words_for(self.language)
-        self._read_notes = read_notes
+        self._read_notes, self._trust_folder, self._told = read_notes, trust_folder, ""
         self._now = now
 
     def build_system_prompt(self) -> str:
@@ -95,8 +102,23 @@ class ContextBuilder:
     def _notes(self) -> str:
         if not self._read_notes or not self.words.notes:
             return ""
-        notes = project_notes(self.workspace.root, user_file=data_folder() / "AGENTS.md")
+        notes = [*user_notes(data_folder() / "AGENTS.md"), *self._project_notes()]
         return "\n\n".join([self.words.notes, *map(_framed, notes)]) if notes else ""
+
+    def _project_notes(self) -> Sequence[Note]:
+        """Those of the folder, as they were when it was looked whether somebody trusts them."""
+        if self._trust_folder is False:
+            return ()
+        guidance = guidance_of(self.workspace.root)
+        if self._trust_folder or is_trusted(guidance):
+            return guidance.notes
+        both = self.skills is not None and self.skills.leaves_out_project
+        left_out = guidance.shown if both else ", ".join(note.name for note in guidance.notes)
+        if left_out and self._told != guidance.digest:
+            self._told = guidance.digest
+            about = "left out, as nobody has trusted it: %s (trust_folder=True uses it)"
+            LOG.warning(about, one_line(left_out))
+        return ()
 
     def note(
         self,
@@ -210,7 +232,10 @@ def _context_text(context: Mapping[str, Any] | str) -> str:
     elif isinstance(context, str):
         text = clean_text(context)
     else:
-        raise ConfigError(f"context must be text or a mapping; it is {context!r:.80}.")
+        raise ConfigError(
+            f"context must be text or a mapping; it is {context!r:.80}. What was said before is no context: "
+            "the session keeps it; loop.agent.arun(message, messages, session_id=...) begins one with it."
+        )
     if len(text) > MAX_CONTEXT_CHARS:
         raise ConfigError(f"context has {len(text):,} characters; at most {MAX_CONTEXT_CHARS:,}. Shorten it.")
     return text

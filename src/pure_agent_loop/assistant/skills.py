@@ -111,6 +111,11 @@ class SkillsLoader:
         return self._given_words or words_for()
 
     @property
+    def leaves_out_project(self) -> bool:
+        """True if it knows a project whose skills it may not use."""
+        return self._project is not None and not self._trust_project
+
+    @property
     def skills(self) -> list[Skill]:
         """The skills that can be used, by name."""
         return [self._skills[name] for name in sorted(self._skills)]

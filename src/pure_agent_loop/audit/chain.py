@@ -55,6 +55,10 @@ class Chain:
         self._max_bytes = max_bytes
         self._now = now
 
+    def check(self) -> None:
+        """Find out whether lines can be written; see `append_all`."""
+        self.append_all([])
+
     def append(self, fields: Fields) -> int:
         """Append a line and return its number; see `append_all`."""
         return self.append_all([fields])
@@ -71,7 +75,7 @@ class Chain:
         try:
             make_folder(self.folder)
             with locked(self.folder):
-                return self._append(records)
+                return self._append(records) if records else 0
         except OSError as error:
             raise AuditError(error.filename or self.folder, error.strerror or error, _FIX) from error
 

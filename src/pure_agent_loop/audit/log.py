@@ -79,6 +79,14 @@ class AuditLog:
         self._chain = Chain(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
         self._begun: dict[int, tuple[CallRecord, int]] = {}  # by identity: two calls may look the same
 
+    def check(self) -> None:
+        """Find out before the first call whether calls can be written down.
+
+        Raises:
+            AuditError: They cannot.
+        """
+        self._chain.check()
+
     def begin(self, call: CallRecord) -> None:
         """Write down that a call is about to be made, or was denied.
 

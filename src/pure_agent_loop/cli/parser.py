@@ -18,7 +18,7 @@ from pure_agent_loop.support.terminal import safe_text
 COMMANDS = {
     "run": ("run", "run", "do a task"),
     "model": ("models", "model", "the embedded model"),
-    "eval": ("evaluate", "evaluate", "measure how well a model calls tools"),
+    "eval": ("evaluate", "evaluate", "measure how well a model calls tools, or an agent does its work"),
     "doctor": ("doctor", "doctor", "find out what a model server can do"),
     "sessions": ("sessions", "sessions", "see, export, fork, repair and delete sessions"),
     "replay": ("replay", "replay", "run a session again, offline, and compare"),

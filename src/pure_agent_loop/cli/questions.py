@@ -94,7 +94,7 @@ class Questions:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads come here
 
     def _answer(self, data: Mapping[str, Any]) -> Permission:
-        text = _question_text(data)
+        text = question_text(data)
         shown = excerpt(text, MOST_LINES, MOST_WIDTH)
         is_cut = shown != text
         self._output.say(shown)
@@ -121,8 +121,12 @@ class Questions:
         return data.decode("utf-8", "replace") if data else None
 
 
-def _question_text(data: Mapping[str, Any]) -> str:
-    """All that is asked: the call, its arguments, and each command of a line for the shell."""
+def question_text(data: Mapping[str, Any]) -> str:
+    """All that is asked: the call, its arguments, and each command of a line for the shell.
+
+    Args:
+        data: `tool`, `args` and `reason` of the call.
+    """
     reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
     lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
     # As JSON each argument is one line, so that no text can pass for another argument.
@@ -141,14 +145,19 @@ def _commands(line: object) -> list[str]:
 
 
 def _blanks_shown(text: str) -> str:
-    """Text in which no blanks can push anything out of sight, or pass for others."""
-    return _BLANKS.sub(lambda found: _blanks(found[0]), text)
+    """Text in which no blanks can push anything out of sight or pass for others; no sign turns it round."""
+    shown = _BLANKS.sub(lambda found: _blanks(found[0]), text)
+    return "".join(each if each.isprintable() else _code(each) for each in shown)
 
 
 def _blanks(run: str) -> str:
     if len(run) > MOST_BLANKS:
         return f"·({len(run)} blanks)·"
-    return "".join("·" if sign == " " else f"\\u{ord(sign):04x}" for sign in run)
+    return "".join("·" if sign == " " else _code(sign) for sign in run)
+
+
+def _code(sign: str) -> str:
+    return f"\\u{ord(sign):04x}"
 
 
 def _forget_typed(descriptor: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
@@ -80,7 +80,7 @@ def make_toolset(
         return Toolset()
     subagents = _subagents(options, workspace)
     if options.tools == "read":
-        return Toolset(starter_tools(workspace), audit=_audit(options, None), subagents=subagents)
+        return Toolset(starter_tools(workspace), audit=_audit(options, None, output), subagents=subagents)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
     shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
@@ -93,7 +93,7 @@ def make_toolset(
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
     left_out = frozenset(tool.name for tool in extras)
-    return Toolset(tools, shell, _audit(options, shell), snapshots, subagents, left_out)
+    return Toolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out)
 
 
 def _names(given: str) -> list[str]:
@@ -147,11 +147,17 @@ def _skills(workspace: Path, output: Output, *, trusted: bool) -> list[Tool]:
     return loader.tools() if loader.skills else []
 
 
-def _audit(options: argparse.Namespace, shell: Shell | None) -> AuditLog | None:
+def _audit(options: argparse.Namespace, shell: Shell | None, output: Output) -> AuditLog | None:
     if options.no_audit:
         return None
     notes = {"permission_mode": options.permission_mode, **({"sandbox": shell.sandbox.name} if shell else {})}
-    return AuditLog(notes=notes)
+    log = AuditLog(notes=notes)
+    try:
+        log.check()
+    except AuditError as error:  # as with snapshots: what nobody asked for holds no work up
+        output.say(f"the calls of this run are not in the audit log: {error.path}: {error.reason}.")
+        return None
+    return log
 
 
 def _snapshots(workspace: Path, output: Output) -> WorkspaceSnapshots | None:
@@ -183,8 +189,8 @@ def system_prompt(given: str | None, trusted: Path | None, *, is_tiny: bool) -> 
 
 
 def rules_of(options: argparse.Namespace) -> PermissionRules:
-    """The rules that the options say."""
-    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow)
+    """The rules that the options say. They are checked before tools that a tiny model lacks are left out."""
+    return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
 def suggest(
@@ -194,11 +200,13 @@ def suggest(
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     about: Mapping[str, Any] = {}
     if tool is not None and tool.judge is not None:
-        context = policy.judge_context(request.tool, attended=questions is not None)
+        context = policy.judge_context(request.tool, request.args, attended=questions is not None)
         own = tool.judge(request.args, context)
         if inspect.iscoroutine(own):  # it would have to look closer, as it did before it asked
             own.close()
             own = Permission("ask", request.reason)
         about = {"own": own, "judges": True}
+    if tool is not None and tool.destructive:
+        about = {**about, "asks": request.reason}
     read_only = tool is not None and tool.read_only
     return policy.suggest(request.tool, request.args, read_only=read_only, **about)

@@ -1,61 +1,14 @@
-"""Texts of a folder that a model would follow: a person trusts them once, as they are, or they stay out."""
+"""Asking the person at the terminal whether a folder's own texts may guide the model."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from pure_agent_loop.assistant.notes import project_notes
-from pure_agent_loop.assistant.skills import PROJECT_FOLDER
+from pure_agent_loop.assistant.trust import guidance_of, is_trusted, trust
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
-from pure_agent_loop.support.paths import data_folder, private_folder
 
 QUESTION = "Shall the model follow them? [y]es, [n]o: "
-_MOST_NAMES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """What a folder would tell a model.
-
-    Args:
-        names: Of its files.
-        digest: Of the folder's place, the names and the contents: a change asks again.
-    """
-
-    names: tuple[str, ...]
-    digest: str
-
-    @property
-    def shown(self) -> str:
-        """The names, not too many."""
-        more = len(self.names) - _MOST_NAMES
-        return ", ".join(self.names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def guidance_of(workspace: Path) -> Guidance:
-    """Look at the notes and the skills of a folder.
-
-    Args:
-        workspace: The folder.
-    """
-    digest, names = hashlib.sha256(str(workspace.resolve()).encode("utf-8", "surrogateescape")), []
-    for name, data in _files(workspace):
-        names.append(name)
-        for part in (name.encode("utf-8", "surrogateescape"), data):
-            digest.update(f"|{len(part)}|".encode() + part)
-    return Guidance(tuple(names), digest.hexdigest())
-
-
-def _files(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    for note in project_notes(workspace):
-        yield note.name, note.text.encode()
-    for path in sorted((workspace / PROJECT_FOLDER).rglob("*")):
-        if path.is_file():
-            yield path.relative_to(workspace).as_posix(), hashlib.sha256(path.read_bytes()).digest()
 
 
 def may_guide(workspace: Path, questions: Questions | None, output: Output, *, given: bool) -> bool:
@@ -70,15 +23,14 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
     guidance = guidance_of(workspace)
     if not guidance.names or given:
         return given
-    place = private_folder(data_folder() / "trusted") / guidance.digest
-    if place.exists():
+    if is_trusted(guidance):
         return True
     if questions is not None:
         output.say(
             f"this folder brings texts for the model, which somebody else may have written: {guidance.shown}"
         )
         if questions.confirm(QUESTION):
-            place.touch(mode=0o600)
+            trust(guidance)
             return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False

@@ -52,6 +52,10 @@ class Journal(Protocol):
         """Take what is due out of the inbox, or return what was taken when it already happened."""
         ...
 
+    def note_part(self, change: Mapping[str, Any]) -> None:
+        """A part of an answer has changed: ``id``, ``type``, ``state``, ``time``; of a call also ``tool``."""
+        ...
+
     def checkpoint(self, state: Checkpointed) -> None:
         """Write down where the run stands. Called when a step is prepared, and at the end."""
         ...
@@ -83,6 +87,9 @@ class MemoryJournal:
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take what is due."""
         return inbox.take(at_end=at_end)
+
+    def note_part(self, change: Mapping[str, Any]) -> None:
+        """Do nothing."""
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Do nothing."""

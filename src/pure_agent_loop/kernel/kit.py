@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,6 +73,14 @@ class Ends(Protocol):
         ...
 
 
+class KnowsTasks(Protocol):
+    """Work that is made of tasks."""
+
+    def states(self) -> Mapping[str, str]:
+        """The state of each task, by its id."""
+        ...
+
+
 class Subagents(Protocol):
     """What brings an agent the tools that give tasks to others; `SubagentManager` is one."""
 
@@ -82,6 +90,14 @@ class Subagents(Protocol):
 
     def for_sessions(self, sessions: Any) -> Background:
         """What goes on beside the runs of an agent that keeps its sessions there."""
+        ...
+
+
+class LendsTools(Protocol):
+    """Subagents that have tools which the agent itself has not."""
+
+    def lent_tools(self) -> Sequence[Tool]:
+        """These tools."""
         ...
 
 
@@ -100,6 +116,13 @@ async def force(compactor: Compactor, state: QueryState) -> None:
 
 async def emit_nothing(event: Event) -> None:
     """A sink for runs that nobody watches."""
+
+
+def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
+    """Take what work outside the loop used into the account of the run, and into its budget."""
+    usage, cost, calls = state.spend(spent)
+    if spent is not None and kit.budget is not None and not spent.get("in_budget"):
+        kit.budget.add(tokens=usage.total_tokens, tool_calls=calls, cost=cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,8 @@ class Kit:
     """How much of a tool's result enters the history, and where the rest is kept."""
     name: str = ""
     """The agent's name, for the audit log."""
+    cwd: str = ""
+    """The folder the work is in, told to tools and permission functions; empty for the program's."""
     observers: Observers = field(default_factory=Observers)
     """Who watches its tools."""
     background: Background | None = None

@@ -55,7 +55,15 @@ class AnswerParts:
         return Part(part_id, self._state.session_id, self._message_id, kind, created=now)
 
     async def _emit(self, part: Part) -> None:
-        await self._kit.emit(Event.part(self._state.step, part.to_dict()))
+        await _tell(part, self._state, self._kit)
+
+
+async def _tell(part: Part, state: QueryState, kit: Kit) -> None:
+    """A change is recorded, then told. What was said or given out stands in other records."""
+    when = part.ended or part.started or part.created
+    about = {"id": part.id, "type": part.type, "state": part.state, "time": when}
+    kit.journal.note_part({**about, "call_id": part.call_id, "tool": part.tool} if part.call_id else about)
+    await kit.emit(Event.part(state.step, part.to_dict()))
 
 
 def _call_part(call: ToolCall, message_id: str, state: QueryState, kit: Kit) -> Part:
@@ -85,7 +93,7 @@ async def change_part(
     state.parts[call_id] = part
     if part.ended is not None:
         del state.parts[call_id]
-    await kit.emit(Event.part(state.step, part.to_dict()))
+    await _tell(part, state, kit)
 
 
 async def end_open_parts(state: QueryState, kit: Kit) -> None:

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, call_key, to_arguments
+from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
+from pure_agent_loop.prompts.words import say
+from pure_agent_loop.support.text import to_jsonable
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided about one call. Part of the state, so that nothing is decided or asked twice.
+
+    Args:
+        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
+        args: The arguments in force.
+        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
+        message: Why, in words.
+        read_only: With ``allow``: it runs so that it changes nothing.
+    """
+
+    behavior: Behavior
+    args: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+    message: str = ""
+    read_only: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**data)
 
 
 @dataclass(slots=True)
@@ -59,3 +91,35 @@ class PermissionLedger:
     def forget_refusals(self) -> None:
         """They were about another task."""
         self.denied, self.denied_rounds = {}, 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
+            "denied": dict(self.denied),
+            "always_allowed": list(self.always_allowed),
+            "denied_rounds": self.denied_rounds,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
+        """The reverse of :meth:`to_dict`."""
+        rulings = {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()}
+        return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+
+
+def to_arguments(value: object) -> dict[str, Any]:
+    """Arguments given by a function of the user, as plain JSON: they become part of the state.
+
+    Raises:
+        ConfigError: They are no object.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(say("no_arguments", value=f"{value!r:.80}"))
+    plain: dict[str, Any] = to_jsonable(value)
+    return plain
+
+
+def call_key(tool: str, args: Mapping[str, Any]) -> str:
+    """The same text for the same call."""
+    return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"

@@ -11,7 +11,9 @@ from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import takes_meta
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import NO_CALLS
+from pure_agent_loop.prompts.words import say
 
+_ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # fields for requests whose answer may hold calls
 
 
@@ -36,7 +38,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
     tools = offered_tools(state, kit)
-    if len(kit.tools) and not may_call(state, kit):
+    if (tools or len(kit.tools)) and not may_call(state, kit):
         options = {key: value for key, value in options.items() if key not in _OF_CALLS}
         options = {**options, "tool_choice": NO_CALLS} if tools else options
     return Request(messages, tools, options)
@@ -51,14 +53,25 @@ def may_call(state: QueryState, kit: Kit) -> bool:
 def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
     """The tools of the next request; from the first cut result on also the one that reads the rest.
 
-    Where none may be called they are still there if the history holds calls: servers refuse one without.
+    Where none may be called they are still there if the history holds calls: servers refuse one without. Of
+    an agent that has no tools, they are made from the names of these calls.
     """
-    has_calls = may_call(state, kit) or any(message.get("tool_calls") for message in state.messages)
-    if not len(kit.tools) or not has_calls:
+    made = (
+        [] if may_call(state, kit) else [each for m in state.messages for each in m.get("tool_calls") or ()]
+    )
+    if not len(kit.tools):
+        return [_named(name) for name in dict.fromkeys(each["function"]["name"] for each in made)] or None
+    if not made and not may_call(state, kit):
         return None
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
         return kit.tools.all_schemas(kit.prompts)
     return kit.tools.to_openai_schema(kit.prompts)
+
+
+def _named(name: str) -> dict[str, Any]:
+    """A tool of which nothing is known but its name."""
+    about = {"name": name, "description": say("called_before"), "parameters": _ANYTHING}
+    return {"type": "function", "function": about}
 
 
 def _with_more_output(options: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.compaction import Ladder
@@ -13,7 +15,9 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+
+Word = TypeVar("Word", bound=str)
 
 
 def checked_compactor(value: Any) -> Compactor:
@@ -75,13 +79,13 @@ def checked_text(name: str, value: object) -> str:
     return value
 
 
-def checked_choice(name: str, value: str, choices: Collection[str]) -> str:
+def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
     """One of some words.
 
     Raises:
         ConfigError: It is another; the message names them.
     """
-    if value not in choices:
+    if value is None or value not in choices:
         raise ConfigError(f"{name}={value!r} is not known. Use one of: {', '.join(choices)}.")
     return value
 
@@ -102,7 +106,9 @@ def check_only_client(
     check_client(llm)
 
 
-def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subagents | None) -> ToolRegistry:
+def all_tools(
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, subagents: Subagents | None
+) -> ToolRegistry:
     """The tools that were given, and those that give tasks to subagents, where the name is free.
 
     Raises:
@@ -133,12 +139,31 @@ def check_types(**arguments: tuple[object, type]) -> None:
             raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
 
 
+def checked_folder(name: str, value: object) -> str:
+    """The absolute path of a folder that is there; empty for None.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value is None:
+        return ""
+    path = Path(value).expanduser() if isinstance(value, (str, os.PathLike)) else None
+    if path is None or not path.is_dir():
+        raise ConfigError(f"{name}={value!r:.80} must be a folder that exists.")
+    return str(path.resolve())
+
+
 def check_client(llm: object) -> None:
     """Refuse a model client that cannot answer.
 
     Raises:
-        ConfigError: It has no method `chat`.
+        ConfigError: It has no method `chat`, or is an agent, whose `chat` is another one.
     """
+    if callable(getattr(llm, "prepare", None)) and hasattr(llm, "llm"):
+        raise ConfigError(
+            f"A model client is wanted here, and {type(llm).__name__} is an agent with a loop of its own. "
+            "Call that one's run(), or pass its client: agent.llm."
+        )
     if not callable(getattr(llm, "chat", None)):
         raise ConfigError(
             f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "

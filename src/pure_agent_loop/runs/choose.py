@@ -10,7 +10,7 @@ import logging
 import os
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
@@ -23,6 +23,11 @@ from pure_agent_loop.support.secrets.redaction import shown_url
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
+_OTHER_PROTOCOLS = {
+    "anthropic": "there is no client for this protocol yet. Anthropic's models also answer at "
+    "base_url='https://api.anthropic.com/v1' (or OPENAI_BASE_URL), with their own key, as model={name!r}.",
+    "responses": "there is no client for this protocol yet. Use chat completions: model={name!r}.",
+}
 NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp or vLLM is found on its usual port.
@@ -44,6 +49,26 @@ class Choice:
     model: str
     reason: str
     is_tiny: bool = False
+
+
+def without_protocol(model: str, owner: str = "model") -> str:
+    """The name of a model without the prefix that says how its server is spoken to.
+
+    Args:
+        model: What was given.
+        owner: Where, for the message.
+
+    Raises:
+        ConfigError: There is no client for that protocol, or no name behind it.
+    """
+    protocol, _, name = model.partition(":")
+    if protocol in _OTHER_PROTOCOLS:
+        raise ConfigError(f"{owner}={model!r}: {_OTHER_PROTOCOLS[protocol].format(name=name or 'NAME')}")
+    if protocol == "openai" and protocol != model:
+        if not name.strip():
+            raise ConfigError(f"{owner}={model!r} names no model: write openai:NAME.")
+        return name
+    return model
 
 
 class DefaultModel(str):
@@ -119,11 +144,12 @@ def settle(
         ConfigError: An address is none, or a key is missing.
     """
     name = _first(environ, ("--model", model), "PAL_MODEL", "OPENAI_MODEL")
+    given, name = name, name and replace(name, value=without_protocol(name.value, name.source))
     url = _first(environ, ("--base-url", base_url), "PAL_BASE_URL", "OPENAI_BASE_URL")
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
-    if name and is_embedded_name(name.value) and url is None:
+    if name and name == given and is_embedded_name(name.value) and url is None:
         return Embedded(name.value, f"asked for by {name.source}")
-    if name and name.value in embedded and url is None:
+    if name and name == given and name.value in embedded and url is None:
         return Embedded(f"local:{name.value}", f"asked for by {name.source}")
     wanted = name.value if name else ""
     if url:
@@ -233,7 +259,8 @@ def choose_model(
         ConfigError: Nothing was asked for and nothing is at hand; the message lists what to do.
     """
     tell = on_progress or _ignore
-    if model is not None and is_embedded_name(model) and not names_server(base_url):
+    given, model = model, model and without_protocol(model)
+    if model is not None and model == given and is_embedded_name(model) and not names_server(base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or api_key or base_url or _environment_names_one():

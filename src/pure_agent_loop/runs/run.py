@@ -6,15 +6,16 @@ import weakref
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.errors import ConfigError, RunInterrupted
+from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.kernel.event_data import set_number
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, as_html
+from pure_agent_loop.runs.handoff import Member, run_loops
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
@@ -25,12 +26,16 @@ class Run:
     Args:
         state: Where it starts.
         kit: What it works with; its `emit` is replaced.
+        first: The agent that was asked; it may hand the run over to others.
     """
 
-    def __init__(self, state: QueryState, kit: Kit) -> None:
+    def __init__(self, state: QueryState, kit: Kit, first: Member | None = None) -> None:
         self.state = state
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
         self._kit = kit
+        self._first = first
+        self._previous: AgentResult | None = None
+        self._told = 0  # events of the loops before
         self._is_started = False
         weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
@@ -58,30 +63,55 @@ class Run:
         return self.result()
 
     def wait_sync(self) -> AgentResult:
-        """Run to the end, from sync code."""
-        return run_sync(self.wait())
+        """Run to the end, from sync code.
 
-    def stream(self) -> AsyncGenerator[Event, None]:
+        Raises:
+            RunInterrupted: Ctrl-C; it holds the result so far.
+        """
+        try:
+            return run_sync(self.wait())
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
+
+    def stream(self) -> AsyncGenerator[AnyEvent, None]:
         """Run while the events are read."""
         return EventStream(self._start).events()
 
-    def stream_sync(self) -> Generator[Event, None, None]:
-        """Run while the events are read, from sync code."""
+    def stream_sync(self) -> Generator[AnyEvent, None, None]:
+        """Run while the events are read, from sync code; raises what `wait_sync` does."""
         portal = get_portal()
         stream = EventStream(self._start)
         try:
             while batch := portal.call(stream.next_batch()):
                 yield from batch
+        except KeyboardInterrupt:
+            portal.leave(stream.aclose())
+            raise self._interrupted() from None
         finally:
             portal.leave(stream.aclose())
 
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
-        return AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        result = AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        return replace(result, previous=self._previous)
+
+    def _hand_over(self, state: QueryState, kit: Kit) -> None:
+        before = AgentResult.from_state(self.state, self.events[self._told :], self._kit.prompts)
+        self._previous = replace(before, previous=self._previous)
+        self._told, self.state, self._kit = len(self.events), state, kit
+
+    def _repr_html_(self) -> str:
+        """How it stands, for notebooks."""
+        about = self.state.stop_reason or (f"step {self.state.step}" if self._is_started else "not started")
+        return as_html(self.state.content, about, self.events)
 
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
         return self.state.full_history(self._kit.prompts.tool_waiting)
+
+    def _interrupted(self) -> RunInterrupted:
+        self.state.stop("cancelled")  # it may not even have begun
+        return RunInterrupted(self.result())
 
     def _begin(self) -> None:
         """A second start would go on in a state that has ended, or that another task is changing."""
@@ -92,20 +122,23 @@ class Run:
             )
         self._is_started = True
 
-    async def _keep(self, event: Event) -> None:
+    async def _keep(self, event: AnyEvent) -> None:
         self.events.append(event)
+        set_number(event, len(self.events))
 
     async def _start(self, emit: Emit) -> None:
         self._begin()
 
-        async def keep_and_emit(event: Event) -> None:
+        async def keep_and_emit(event: AnyEvent) -> None:
             self.events.append(event)
+            set_number(event, len(self.events))
             await emit(event)
 
         await self._run(keep_and_emit)
 
     async def _run(self, emit: Emit) -> None:
         try:
-            await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
+            kit = replace(self._kit, emit=veiled(emit, self._kit.redactor))
+            await run_loops(self.state, kit, self._first, self._hand_over)
         finally:
             self._kit.journal.close()

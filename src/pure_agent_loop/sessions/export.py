@@ -89,9 +89,12 @@ def heading(entry: Entry) -> str:
         "shortened": "What was before was shortened for the model.",
         "end": f"The run ended: {one_line(entry.text, 80)}.",
     }[entry.kind]
-    failed = " (failed)" if entry.failed else ""
+    ended = "failed" if entry.failed else entry.state
+    if ended and entry.seconds is not None:
+        ended += f" after {entry.seconds:.2f} s"
+    ended = f" ({one_line(ended)})" if ended else ""
     step = f"Step {entry.step}: " if entry.step and entry.kind not in ("end", "shortened") else ""
-    return f"{step}{words}{failed}"
+    return f"{step}{words}{ended}"
 
 
 def about(story: Story, records: Sequence[Record]) -> str:

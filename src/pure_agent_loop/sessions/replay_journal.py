@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import json
 import operator
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.permissions import VerdictError
 from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
@@ -33,7 +34,7 @@ class Difference:
     Args:
         run: Which run of the session, from 1.
         step: The step that was being prepared, or was the last.
-        what: ``message``, ``state``, ``tools``, ``options``, ``effect`` or ``end``.
+        what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
         message: Which message of the history, from 1; 0 if it is about something else.
         expected: What is recorded, as plain JSON.
         got: What came out, as plain JSON.
@@ -74,6 +75,7 @@ class Window:
     effects: dict[str, tuple[str, Any]]
     begun: set[str] = field(default_factory=set)  # calls that were running when the run was cut off
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # of earlier processes
+    parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] | None = None
 
@@ -138,6 +140,7 @@ class ReplayJournal:
         self.clock = RecordedClock(state.ledger.seconds)
         self._run, self._windows, self._state = run, windows, state
         self._stopped = False
+        self._changes: list[Mapping[str, Any]] = []
         self._equal: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])  # replayed, recorded
         self._next()
 
@@ -179,6 +182,10 @@ class ReplayJournal:
         found = self.window.effects.pop(key, None)
         return [] if found is None else self._recorded(key, *found)
 
+    def note_part(self, change: Mapping[str, Any]) -> None:
+        """Keep it for the comparison."""
+        self._changes.append(change)
+
     def checkpoint(self, state: Checkpointed) -> None:
         """Compare, and go on to what is recorded next."""
         if self._stopped:
@@ -189,7 +196,8 @@ class ReplayJournal:
         was_cancelled = self.window.was_cancelled and self._state.stop_reason is None
         found = self._in_messages(state.messages, beginning=was_cancelled)
         if found is None and not was_cancelled:
-            found = self._in_state(state.to_dict())
+            found = self._in_state(state.to_dict()) or self._in_parts()
+        self._changes = []
         if found is not None or was_cancelled:
             self._stop(found)
         self.steps += self._state.stop_reason is None
@@ -253,6 +261,11 @@ class ReplayJournal:
                     old[name], new[name] = was, now
         return self._differs("state", expected=old, got=new) if old else None
 
+    def _in_parts(self) -> Difference | None:
+        """The calls went the same way; what was streamed in pieces is recorded as a whole."""
+        old, new = _ways(self.window.parts), _ways(self._changes)
+        return self._differs("parts", expected=old, got=new) if old and old != new else None
+
     def _differs(self, what: str, message: int = 0, *, expected: Any, got: Any) -> Difference:
         return Difference(self._run, self._state.step, what, message, expected, got)
 
@@ -260,6 +273,10 @@ class ReplayJournal:
 def _begins_with(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
     """True if these very messages are still its beginning."""
     return len(messages) >= len(known) and all(map(operator.is_, known, messages))
+
+
+def _ways(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
+    return [[each.get("id"), each.get("state")] for each in changes if each.get("call_id")]
 
 
 def _timeless(value: Any) -> Any:
@@ -270,5 +287,7 @@ def _timeless(value: Any) -> Any:
 def _failure(said: Mapping[str, Any]) -> Exception:
     if "kind" in said:
         return LLMError(said["message"], kind=said["kind"])
+    if said["error"] == VerdictError.__name__:  # it ends a run, and others do not
+        return VerdictError(said["message"])
     kind: type[Exception] = type(said["error"], (Exception,), {})
     return kind(said["message"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.text import as_text
@@ -28,6 +28,8 @@ class Entry:
         step: The step it belongs to, from 1 over the whole session; 0 where there is none.
         tool: The tool of a call or a result.
         failed: True if a result is an error.
+        state: In which state the call of a result ended; empty if that is not recorded.
+        seconds: How long it ran; None if that is not recorded.
     """
 
     kind: Kind
@@ -36,6 +38,8 @@ class Entry:
     step: int = 0
     tool: str = ""
     failed: bool = False
+    state: str = ""
+    seconds: float | None = None
 
 
 @dataclass
@@ -90,6 +94,7 @@ class _Reader:
         self._known: set[str] = set()  # messages in the history
         self._tools: dict[str, str] = {}  # names by call id
         self._failed: set[str] = set()
+        self._parts: dict[str, dict[str, float]] = {}  # of each call, when it came into which state
 
     def take(self, record: Record) -> None:
         data = record.data
@@ -97,6 +102,8 @@ class _Reader:
             self._run(record)
         elif record.type in ("messages", "boundary"):
             self._history(record)
+        elif record.type == "parts":
+            self._changes(record)
         elif (step := step_of(record)) is not None:
             self._state(record, step)
         elif record.type in ("answer", "outcome") and isinstance(data.get("key"), str):
@@ -122,7 +129,7 @@ class _Reader:
         self._story.steps = max(self._story.steps, step)
         self._step, self._tail = step, []
         self._story.stop_reason = str(reason or "")
-        if reason and reason != SUSPENDED:
+        if reason and reason not in WAITING:
             self._add("end", str(reason), record)
 
     def _history(self, record: Record) -> None:
@@ -163,9 +170,27 @@ class _Reader:
             self._tools[str(about.get("id"))] = name = str(function.get("name"))
             self._add("call", _text(function.get("arguments")), record, tool=name)
 
+    def _changes(self, record: Record) -> None:
+        found = record.data.get("parts")
+        for each in found if isinstance(found, list) else ():
+            call_id, when = _mapping(each).get("call_id"), _mapping(each).get("time")
+            if isinstance(call_id, str) and isinstance(when, (int, float)):
+                state = str(each.get("state"))
+                times = {} if state == "pending" else self._parts.get(call_id, {})  # ids may come again
+                self._parts[call_id] = {**times, state: when}
+
     def _result(self, call_id: str, text: str, record: Record) -> None:
-        tool = self._tools.get(call_id, "")
-        self._add("result", text, record, tool=tool, failed=call_id in self._failed)
+        times = self._parts.get(call_id, {})
+        began, state = times.get("running"), next(reversed(times), "")
+        self._add(
+            "result",
+            text,
+            record,
+            tool=self._tools.get(call_id, ""),
+            failed=call_id in self._failed,
+            state=state,
+            seconds=None if began is None else max(0.0, times[state] - began),
+        )
 
     def _effect(self, record: Record) -> None:
         value = _mapping(record.data.get("value"))
@@ -175,18 +200,9 @@ class _Reader:
         elif ":tool:" in record.data["key"]:
             self._result(_call_id(record), _text(value.get("text")), record)
 
-    def _add(
-        self,
-        kind: Kind,
-        text: str,
-        record: Record,
-        *,
-        step: int | None = None,
-        tool: str = "",
-        failed: bool = False,
-    ) -> None:
+    def _add(self, kind: Kind, text: str, record: Record, *, step: int | None = None, **about: Any) -> None:
         number = self._step if step is None else step
-        self._story.entries.append(Entry(kind, text, record.time, number, tool, failed))
+        self._story.entries.append(Entry(kind, text, record.time, number, **about))
 
 
 def _call_id(record: Record) -> str:

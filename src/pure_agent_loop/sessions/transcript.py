@@ -9,6 +9,7 @@ answer    what the model answered
 intent    a tool is about to run
 outcome   what came of it
 value     what a function of the user, or a person, decided; messages that came in; a summary
+parts     how the parts of a step changed, and when: pending, running, completed; written at its end
 failure   what an effect failed with; it is tried again when the run is resumed
 end       why the run ended
 ========  =====================================================================================
@@ -30,9 +31,11 @@ from typing import Any, TypedDict, TypeVar, cast
 from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
-from pure_agent_loop.sessions.store import SessionLog, is_remote
+from pure_agent_loop.sessions.run_record import describe
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -60,7 +63,8 @@ class Past:
         effects: What was recorded behind it, by key, as (type, data).
         intents: What was said about the tools that had begun, by key.
         runs: How many runs were begun.
-        begun: The record of the newest run with a task of its own, until its first state is there.
+        begun: The record of the newest run with a task of its own, or that was handed over, until its first
+            state is there.
         coming: The history as the next state will have it; None if no message came in since the last.
         after_hooks: How many hooks look at each result before the model may see it.
         unnamed: Effects behind the state that have no key, in half a sentence each.
@@ -101,7 +105,7 @@ class Past:
         data = record.data
         if record.type == "run":
             self.runs, self.coming = self.runs + 1, None  # what came in without a state comes in again
-            if isinstance(data.get("task"), str):
+            if isinstance(data.get("task"), str) or data.get("handoff"):
                 self.begun = data
             functions = data.get("functions")
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
@@ -168,7 +172,12 @@ def read_past(records: Sequence[Record]) -> Past:
 
 
 def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = data.get("messages")
+    return dicts_in(data, "messages")
+
+
+def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a list of a record; what is none is passed over."""
+    found = data.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
@@ -204,7 +213,9 @@ class SessionJournal:
         self._taken = 0
         self._is_remote: bool = is_remote(log)
         self._due: list[partial[Record]] = []
+        self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
+        self.store: SessionStore | None = None  # where it is kept, for what belongs to the run
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """A run begins.
@@ -213,6 +224,22 @@ class SessionJournal:
             SessionWriteError: Nothing can be written.
         """
         self._log.append("run", self._clean(about))
+
+    def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
+        """The loop of the agent begins that the run was handed over to.
+
+        Args:
+            state: Where it begins.
+            kit: What it works with.
+            history: Whether the messages are others than they were.
+
+        Raises:
+            SessionWriteError: Nothing can be written.
+        """
+        self._redactor = kit.redactor
+        about = {"task": None, "handoff": kit.name, "in_charge": state.handed_to, **describe(kit)}
+        messages = {"history": state.messages} if history else {}
+        self._put_down("run", {**about, "system_prompt": state.system_prompt, **messages}, durable=True)
 
     async def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
@@ -268,6 +295,10 @@ class SessionJournal:
             self._put_down(kind, {"key": key, "value": plain}, durable=True)
         return taken
 
+    def note_part(self, change: Mapping[str, Any]) -> None:
+        """Keep a change of a part for the next checkpoint: until then other records say as much."""
+        self._changes.append(change)
+
     def checkpoint(self, state: Checkpointed) -> None:
         """Write the messages that came in, and where the run stands.
 
@@ -275,6 +306,9 @@ class SessionJournal:
             SessionWriteError: Nothing can be written.
         """
         messages, known = state.messages, len(self._written)
+        if self._changes:
+            self._put_down("parts", {"parts": self._changes})
+            self._changes = []
         if not self._is_continued(messages):
             self._put_down("boundary", {"messages": list(messages)})
         elif len(messages) > known:

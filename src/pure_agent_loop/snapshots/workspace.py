@@ -387,8 +387,12 @@ class WorkspaceSnapshots:
 
 def _folder_of(root: Path, store: str | os.PathLike[str] | None) -> Path:
     """Where the snapshots of a workspace are kept; made if missing."""
-    base = private_folder(data_folder() / "snapshots") if store is None else Path(store).expanduser()
-    return private_folder(base.resolve() / hashlib.sha256(os.fsencode(root)).hexdigest()[:24])
+    base = data_folder() / "snapshots" if store is None else Path(store).expanduser()
+    try:
+        base = base if store is not None else private_folder(base)
+        return private_folder(base.resolve() / hashlib.sha256(os.fsencode(root)).hexdigest()[:24])
+    except OSError as error:
+        raise SnapshotError(f"{base} cannot be written ({error.strerror}).") from error
 
 
 def _chosen(steps: Sequence[Step], to_step: int | None, run: int | None) -> Sequence[Step]:

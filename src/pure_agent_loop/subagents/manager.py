@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.subagents.child import Child, report_of
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import check_workspace
-from pure_agent_loop.subagents.run_tasks import Root, RunTasks
+from pure_agent_loop.subagents.root import Root
+from pure_agent_loop.subagents.run_tasks import RunTasks
 from pure_agent_loop.subagents.table import TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords, words_for
@@ -93,6 +95,11 @@ class SubagentManager:
         """The tools that give tasks: ``task``, ``task_output``, ``task_list`` and ``task_kill``."""
         return list(self._table.tools)
 
+    def lent_tools(self) -> list[Tool]:
+        """Tools that only the subagents have. The rules of the agent above speak of them too."""
+        definitions = self._table.definitions.values()
+        return [tool for each in definitions for tool in each.tools if isinstance(tool, Tool)]
+
     def for_sessions(self, sessions: SessionStore | None) -> Root:
         """What `Agent` puts into its runs.
 
@@ -100,6 +107,25 @@ class SubagentManager:
             sessions: Where the agent keeps its sessions; None for the data folder.
         """
         return Root(self._table, 0, sessions)
+
+    def background(self, task_id: str) -> TaskRecord:
+        """Move a task that a run waits for to the background: the run goes on, and a message tells its end.
+
+        May be called from any thread, while the run is at work.
+
+        Args:
+            task_id: The task, or the call that gave it; TASK events have both.
+
+        Raises:
+            TaskNotFoundError: No run of this manager waits for such a task now.
+        """
+        for run in list(self._table.runs):
+            if run.waited_for(task_id) is None or not run.loop.is_running():
+                continue
+            found = run.move(task_id) if _is_running(run.loop) else _in_loop(run, task_id)
+            if found is not None:
+                return found
+        raise TaskNotFoundError(f"No run waits for the task {task_id!r:.80} now, so it cannot be moved.")
 
     def _find(self, run: RunTasks, task_id: str) -> Child | None:
         """A task of this run, of its session, or of a run without one."""
@@ -202,15 +228,16 @@ class SubagentManager:
             return _error(refusal)
         behind = definition.background if background is None else str(background).lower() == "true"
         call = current_call()
-        step = call.step if call is not None else 0
+        assert call is not None  # there is a run
+        given = {"background": behind, "step": call.step, "call_id": call.call_id}
         if not resume:
-            made = run.make(definition.name, str(prompt), background=behind, step=step)
+            made = run.make(definition.name, str(prompt), **given)
             return await self._begun(run, made)
         old = self._find(run, str(resume))
         problem = self._cannot_resume(old, str(resume), definition.name)
         if old is None or problem:
             return _error(problem)
-        return await self._begun(run, run.again(old, str(prompt), background=behind, step=step))
+        return await self._begun(run, run.again(old, str(prompt), **given))
 
     def _cannot_resume(self, old: Child | None, task_id: str, agent: str) -> str:
         if old is None:
@@ -226,7 +253,9 @@ class SubagentManager:
         record = child.record
         if record.background:
             text = self._words.queued if record.state == "pending" else self._words.started
-            return ToolOutcome(text.format(id=record.id, state="backgrounded", agent=record.agent))
+            text = self._words.moved if child.moved.is_set() else text
+            text = text.format(id=record.id, state="backgrounded", agent=record.agent)
+            return ToolOutcome(text, is_background=True)
         head = self._words.headline.format(id=record.id, state=record.state)
         return ToolOutcome(
             f"{head}\n{report_of(record, self._words)}",
@@ -303,6 +332,20 @@ def _by_name(definitions: Iterable[AgentDefinition], workspace: Path | None) -> 
 def _current_run() -> RunTasks | None:
     call = current_call()
     return call.background if call is not None and isinstance(call.background, RunTasks) else None
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _in_loop(run: RunTasks, task_id: str) -> TaskRecord | None:
+    async def move() -> TaskRecord | None:
+        return run.move(task_id)
+
+    return asyncio.run_coroutine_threadsafe(move(), run.loop).result()
 
 
 def _error(text: str) -> ToolOutcome:

@@ -11,31 +11,40 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
-from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.equip import background_of
+from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.start import RunInput, start_state
+from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
+from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
     Child,
     ask_person,
+    child_for_call,
     cut_result,
+    has_begun,
     inherit_answers,
     kit_for,
-    names_of,
+    outcome_of,
     report_of,
 )
-from pure_agent_loop.subagents.definitions import EXPLORE, in_language
+from pure_agent_loop.subagents.definitions import EXPLORE, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.table import TaskTable
+from pure_agent_loop.subagents.table import GoesDown, TaskTable
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
+from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
+
 
 LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
 PATIENCE = 5.0  # for a subagent to end after it was told to
@@ -51,6 +60,7 @@ class RunTasks:
         sessions: Where its session is kept.
         tasks: Where records are kept; None for a run without a session.
         depth: How many agents stand above this one.
+        below: What stands in the kits of its subagents, so many levels down.
     """
 
     def __init__(
@@ -61,7 +71,9 @@ class RunTasks:
         sessions: SessionStore | None,
         tasks: TaskStore | None,
         depth: int,
+        below: Callable[[int], Background],
     ) -> None:
+        self._below = below
         self.table, self.words, self.tasks = table, table.words, tasks
         self._state, self._kit, self._sessions, self._depth = state, kit, sessions, depth
         self._slots = asyncio.Semaphore(table.max_concurrent)
@@ -69,6 +81,8 @@ class RunTasks:
         self._watcher: asyncio.Task[None] | None = None
         self._is_over = False
         self.children: dict[str, Child] = {}
+        self.loop = asyncio.get_running_loop()
+        table.runs.add(self)
 
     # -- what the run calls --------------------------------------------------------------------------
 
@@ -84,7 +98,7 @@ class RunTasks:
     async def end(self, state: QueryState) -> None:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
         if self.table.wait:
-            if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
+            if state.stop_reason in WAITING:  # it goes on later: what they find is kept for then
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
@@ -106,20 +120,22 @@ class RunTasks:
         reached = self.used_up()
         return self.words.nothing_left.format(what=reached) if reached else ""
 
-    def make(self, name: str, prompt: str, *, background: bool, step: int) -> Child:
-        """A new task."""
+    def make(self, name: str, prompt: str, **given: Any) -> Child:
+        """A new task, with further fields of its record."""
         definition, parent = self.table.definitions[name], self._state.session_id
         task_id = (self.tasks or TaskStore()).new_id(name)
-        record = TaskRecord(
-            task_id, name, self._clean(prompt), parent=parent, background=background, step=step
-        )
+        record = TaskRecord(task_id, name, self._clean(prompt), parent=parent, **given)
         if self.tasks is not None:
             record.session_id = f"{parent[: 63 - len(task_id)]}.{task_id}"
         return Child(record, definition)
 
-    def again(self, child: Child, prompt: str, *, background: bool, step: int) -> Child:
-        """A task that goes on with something more to do."""
-        record = replace(child.record, prompt=self._clean(prompt), background=background, step=step)
+    def for_call(self, agent: AgentDefinition, prompt: str, call: ToolContext) -> Child:
+        """The task that is the work of a call; see `child_for_call`."""
+        return child_for_call(agent, self._clean(prompt), call, self._state, self._kit, self.tasks)
+
+    def again(self, child: Child, prompt: str, **given: Any) -> Child:
+        """A task that goes on with something more to do; see `make`."""
+        record = replace(child.record, prompt=self._clean(prompt), **given)
         record.to("pending")
         record.result = record.error = record.stop_reason = ""
         record.delivered = False
@@ -136,11 +152,42 @@ class RunTasks:
             child.unlink = self._kit.cancel_token.on_cancel(lambda: child.token.cancel("cancelled"))
         if self._watcher is None and self.tasks is not None:
             self._watcher = asyncio.create_task(self._watch())
-        if not child.record.background:
-            await self._work(child)
-            return
         child.job = asyncio.create_task(self._work(child))
-        await asyncio.sleep(0)  # it has a slot now, or waits for one
+        if child.record.background:
+            await asyncio.sleep(0)  # it has a slot now, or waits for one
+        else:
+            await self._until_done(child, child.job)
+
+    async def _until_done(self, child: Child, job: asyncio.Task[None]) -> None:
+        """Wait for a task of the foreground, or until it goes to the background."""
+        moved = asyncio.create_task(child.moved.wait())
+        try:
+            await asyncio.wait({job, moved}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            moved.cancel()
+            if not (job.done() or child.record.background):  # the call was given up, and this with it
+                job.cancel()
+                await asyncio.wait({job})
+        if child.moved.is_set():
+            await self._tell(child)
+
+    def move(self, task_id: str) -> TaskRecord | None:
+        """Let a task of the foreground go on in the background; None if there is none of that id or call."""
+        if (child := self.waited_for(task_id)) is not None:
+            child.record.background = True
+            if child.record.state == "running":
+                child.record.to("backgrounded")
+            child.moved.set()
+        return None if child is None else child.record
+
+    def waited_for(self, task_id: str) -> Child | None:
+        """The task of that id or call, if it is at work in the foreground."""
+        found = (child for child in list(self.children.values()) if child.is_waited_for)
+        return next((each for each in found if task_id in (each.record.id, each.record.call_id)), None)
+
+    def states(self) -> dict[str, str]:
+        """The state of each task, by its id."""
+        return {each: child.record.state for each, child in self.children.items()}
 
     async def _work(self, child: Child) -> None:
         """From the first moment to the last, whatever happens in between."""
@@ -162,51 +209,61 @@ class RunTasks:
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
         table, mode = self.table, child.definition.workspace
-        path = table.worktrees() / child.record.id
-        place = await place_for(mode, table.workspace, path, self.words)
+        place = await place_for(mode, table.workspace, table.worktrees() / child.record.id, self.words)
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
             await self._tell(child)
             try:
-                await run_loop(state, kit)
+                await run_loops(state, kit, child.definition.agent, lambda state, _: child.go_on(state))
             finally:
                 kit.journal.close()
-            found = self._outcome(child, state)
+            state = child.state or state  # it may have been handed over
+            child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
+            found, why = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
                 child.text = f"{child.text}\n\n{self._clean(await place.report())}"
-            return found
+            return found, self._clean(why)
         finally:
             child.record.place = "" if place is None else place.close()
 
     def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
         table, definition = self.table, child.definition
         bound = None if place is None else table.tools_for(str(place.root))
-        tools = tools_of(definition, self._kit.tools, table.tools, bound)
+        agent, above = definition.agent, self._kit.tools
+        tools = list(agent._kit.tools) if agent else tools_of(definition, above, table.tools, bound)
         deeper = self._depth + 1 < table.max_depth
         kit = kit_for(
             child,
             self._kit,
             self._state,
-            registry_of(tools, table.tools if deeper else ()),
+            ToolRegistry(tools) if definition.agent else registry_of(tools, table.tools if deeper else ()),
             emit=lambda event: self._on_event(child, event),
             on_ask=self._asks(child),
             used_up=self.used_up,
-            background=Root(table, self._depth + 1, self._sessions) if deeper else None,
+            background=self._beside(definition, deeper=deeper),
         )
         system = in_language(definition.prompt, table.language)
         if place is not None:
+            kit = replace(kit, cwd=str(place.root))
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
         prompt, session = child.record.prompt, child.record.session_id
         if session:
-            state, kit = begin_in_session(
-                kit, RunInput(prompt, system_prompt=system), self._sessions, session
-            )
+            store = child.sessions or self._sessions or default_store()
+            task = None if agent is not None and has_begun(store, session) else prompt
+            state, kit = begin_in_session(kit, RunInput(task, None, system, first=agent), store, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)
         child.state = state
         return state, kit
+
+    def _beside(self, definition: AgentDefinition, *, deeper: bool) -> Background | None:
+        """What gives tasks to further ones: that of an agent of its own making, or this one."""
+        if definition.agent is None:
+            return self._below(self._depth + 1) if deeper else None
+        own = able(background_of(definition.agent._kit), GoesDown)
+        return None if own is None else own.below(self._depth + 1)
 
     # -- while it works ------------------------------------------------------------------------------
 
@@ -227,38 +284,20 @@ class RunTasks:
 
         async def question(request: PermissionRequest) -> Any:
             words = self.words.asked_by.format(reason=request.reason, agent=child.record.agent)
-            before: TaskState = "backgrounded" if child.record.background else "running"
             async with self._asking:  # one question at a time
                 child.record.to("waiting_permission")
                 await self._tell(child)
                 try:
                     return await ask_person(ask, replace(request, reason=words))
                 finally:
-                    child.record.to(before)
+                    child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)
 
         return question
 
     def used_up(self) -> str:
         """Which limit of this run is reached by it and all its subagents; empty for none."""
-        limits, used = self._kit.limits, self._state.ledger
-        open_ones = [child for child in self.children.values() if not self._is_counted(child)]
-        tokens = used.tokens + sum(child.usage.total_tokens for child in open_ones)
-        cost = used.cost + sum(child.cost for child in open_ones)
-        calls = used.tool_calls + sum(child.calls for child in open_ones)
-        reached = (
-            ("tokens", tokens, limits.max_tokens),
-            ("money", cost, limits.max_cost),
-            ("tool calls", calls, limits.max_tool_calls),
-        )
-        found = next((what for what, number, most in reached if most is not None and number >= most), "")
-        return found or ("" if self._kit.budget is None else self._kit.budget.used_up)
-
-    def _is_counted(self, child: Child) -> bool:
-        """True if the run above has taken in what it used."""
-        if not child.record.is_over and child.record.state != "waiting_permission":
-            return False
-        return not child.record.background or (bool(child.notice) and child.notice not in self._kit.inbox)
+        return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
         """Other processes can only leave a file to say that they want a task stopped."""
@@ -269,16 +308,6 @@ class RunTasks:
             await asyncio.sleep(LOOK_SECONDS)
 
     # -- the end of a task ---------------------------------------------------------------------------
-
-    def _outcome(self, child: Child, state: QueryState) -> tuple[TaskState, str]:
-        child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
-        if state.stop_reason == SUSPENDED:
-            return "waiting_permission", self.words.waiting.format(calls=names_of(state))
-        if state.stop_reason == "cancelled":
-            return "killed" if child.token.reason == "killed" else "cancelled", ""
-        if state.stop_reason == "error":
-            return "failed", self._clean(safe_str(state.failure) or "error")
-        return "completed", ""
 
     async def _settle(self, child: Child, state: TaskState, error: str) -> None:
         """Nothing is awaited before the record is whole: this also runs when the program ends."""
@@ -313,8 +342,8 @@ class RunTasks:
 
     def notify(self, child: Child) -> None:
         """Put what came of a task into the inbox of the run."""
-        record = child.record
-        self._put(child, f"{self._headline(record)}\n{report_of(record, self.words)}", child.spent())
+        text = f"{self._headline(child.record)}\n{report_of(child.record, self.words)}"
+        self._put(child, text, child.spent())
 
     def _headline(self, record: TaskRecord) -> str:
         return self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
@@ -341,7 +370,8 @@ class RunTasks:
         known_ids = {record.id for record in records}
         self._report_lost(each for each in unreported(self._state.messages, states) if each not in known_ids)
         for record in reversed(records):
-            if record.delivered or not (record.is_over or record.state == "waiting_permission"):
+            open_yet = not record.is_over and record.state != "waiting_permission"
+            if (record.resumes and not record.background) or record.delivered or open_yet:
                 continue
             known = self.table.remembered.get(record.id)
             child = known or Child(record, self.table.definitions.get(record.agent, EXPLORE))
@@ -363,8 +393,6 @@ class RunTasks:
             if definition is not None:
                 record = TaskRecord(task_id, name, "", "killed", self.session_id, background=True)
                 self._put(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
-
-    # -- small things --------------------------------------------------------------------------------
 
     def _running(self) -> list[Child]:
         return [child for child in self.children.values() if child.job is not None and not child.job.done()]
@@ -390,29 +418,3 @@ class RunTasks:
     def session_id(self) -> str:
         """The session of the run; empty for none."""
         return self._state.session_id
-
-
-class Root:
-    """What stands in a kit until its run begins.
-
-    Args:
-        table: What the runs of a `SubagentManager` share.
-        depth: How many agents stand above the run.
-        sessions: Where sessions are kept.
-    """
-
-    def __init__(self, table: TaskTable, depth: int, sessions: SessionStore | None) -> None:
-        self._table, self._depth, self._sessions = table, depth, sessions
-
-    def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
-        """The tasks of a run that begins; it is told what it does not know of earlier ones."""
-        session = state.session_id
-        store = self._table.store_for(self._sessions) if session else None
-        run = RunTasks(self._table, state, kit, self._sessions, store, self._depth)
-        if store is not None:
-            self._table.reports[session] = run.notify
-            run.catch_up(store)
-        return run
-
-    async def wait(self) -> None:
-        """There is nothing to wait for."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
+from pure_agent_loop.kernel.kit import Background
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskStore
@@ -21,6 +23,14 @@ MOST_REMEMBERED = 64  # tasks of runs without a session
 Report = Callable[[Child], None]
 
 
+class GoesDown(Protocol):
+    """What gives tasks, as it stands in the kit of a subagent."""
+
+    def below(self, depth: int) -> Background:
+        """The same, so many levels down."""
+        ...
+
+
 @dataclass(eq=False)
 class TaskTable:
     """The settings of a `SubagentManager`, and the tasks that outlive the run that gave them.
@@ -28,6 +38,7 @@ class TaskTable:
     Args:
         reports: Of each session, how its newest run is told what came of a task.
         remembered: Tasks that can be taken up again, by id.
+        runs: Those at work, for who speaks to their tasks from outside.
     """
 
     definitions: dict[str, AgentDefinition]
@@ -41,6 +52,7 @@ class TaskTable:
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
+    runs: WeakSet[Any] = field(default_factory=WeakSet)  # of `RunTasks`, which stands on this
 
     @property
     def words(self) -> SubagentWords:

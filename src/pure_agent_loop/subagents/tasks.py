@@ -62,6 +62,7 @@ class TaskRecord:
         session_id: The session of the subagent itself; empty for none.
         background: It goes on beside the agent that gave it.
         step: The step in which it was given.
+        resumes: It is the work of a call that is made again, and takes it up, when the program was killed.
         created: When it was given, in seconds since the epoch.
         started: When work on it began; 0 if it has not.
         ended: When it ended; 0 if it has not.
@@ -76,6 +77,7 @@ class TaskRecord:
         output: The file with its whole answer; empty for none.
         place: The folder it worked in, if that is kept.
         delivered: The agent that gave it knows how it ended.
+        call_id: The call that gave it.
     """
 
     id: str
@@ -86,6 +88,7 @@ class TaskRecord:
     session_id: str = ""
     background: bool = False
     step: int = 0
+    resumes: bool = False
     created: float = field(default_factory=time.time)
     started: float = 0.0
     ended: float = 0.0
@@ -100,6 +103,7 @@ class TaskRecord:
     output: str = ""
     place: str = ""
     delivered: bool = False
+    call_id: str = ""
 
     def to(self, state: TaskState) -> None:
         """Change the state, and note when.

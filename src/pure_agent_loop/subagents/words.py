@@ -19,6 +19,7 @@ class SubagentWords:
     task_kill: str
     started: str
     queued: str
+    moved: str
     headline: str
     notice: str
     lost: str
@@ -66,6 +67,8 @@ ENGLISH = SubagentWords(
     "done; do not wait for it by asking.",
     queued="[task {id} pending] The subagent '{agent}' begins when another one is done. A message will tell "
     "its answer.",
+    moved="[task {id} {state}] The user moved the subagent '{agent}' to the background. It works on beside "
+    "you. A message will tell when it is done; do not wait for it by asking.",
     headline="[task {id} {state}]",
     notice="[task {id} {state}] A notice about the subagent '{agent}', not a message of the user.",
     lost="The program ended while it was at work. It has not finished; what it did until then may have "
@@ -124,6 +127,8 @@ CHINESE = SubagentWords(
     task_kill="停止一项正在进行的任务。",
     started="【task {id} {state}】子代理 '{agent}' 正与你同时工作。完成时会有消息通知；请不要反复询问。",
     queued="【task {id} pending】子代理 '{agent}' 将在另一个完成后开始。回答会以消息送达。",
+    moved="【task {id} {state}】用户已把子代理 '{agent}' 移到后台，它与你同时继续工作。完成时会有消息通知；"
+    "请不要反复询问。",
     headline="【task {id} {state}】",
     notice="【task {id} {state}】这是关于子代理 '{agent}' 的通知，不是用户的消息。",
     lost="程序在它工作时结束了。它没有完成；在此之前做的事可能已经发生。"

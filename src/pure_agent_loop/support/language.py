@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import string
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from functools import lru_cache
+from typing import Literal, Protocol, TypeVar, get_args
 
 from pure_agent_loop.errors import ConfigError
 
+LOG = logging.getLogger("pure_agent_loop")
 LANGUAGE_VARIABLE = "PURE_AGENT_LOOP_LANG"
-LANGUAGES = ("en", "zh")
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[str, ...] = get_args(Language)
 Pairs = Mapping[str, tuple[str, str]]
 _T = TypeVar("_T")
 
@@ -55,8 +59,19 @@ def default_language() -> str:
     voice = _VOICE.get()
     if voice is not None:
         return voice.language
-    wanted = os.environ.get(LANGUAGE_VARIABLE, "")[:2].lower()
-    return wanted if wanted in LANGUAGES else "en"
+    given = os.environ.get(LANGUAGE_VARIABLE, "")
+    wanted = given[:2].lower()
+    if wanted in LANGUAGES:
+        return wanted
+    if given:
+        _warn_once(given)
+    return "en"
+
+
+@lru_cache(maxsize=16)
+def _warn_once(given: str) -> None:
+    known = ", ".join(LANGUAGES)
+    LOG.warning("%s=%r is not known, so it is en. Use one of: %s.", LANGUAGE_VARIABLE, given[:40], known)
 
 
 def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:

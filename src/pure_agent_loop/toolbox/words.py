@@ -12,12 +12,14 @@ from typing import Any
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.support.language import Sentences
 from pure_agent_loop.toolbox.files.words import say as say_of_files
+from pure_agent_loop.toolbox.shell.reasons import say as say_of_shell
 from pure_agent_loop.toolbox.web.words import say as say_of_web
 
 say = Sentences(
     {
         **say_of_files.pairs,
         **say_of_web.pairs,
+        **say_of_shell.pairs,
         # -- asking, tasks ---------------------------------------------------------------------------
         "no_reply": ("(the user gave no answer)", "（用户没有回答）"),
         "nobody": (
@@ -84,7 +86,6 @@ say = Sentences(
         "not_real": ("The result is not a real number.", "结果不是实数。"),
         # -- the shell -------------------------------------------------------------------------------
         "command_no_text": ("The argument 'command' must be a text.", "参数 'command' 必须是文本。"),
-        "command_denied": ("{reason}", "命令 {command!r} 被禁止。"),
         "no_sandbox": (
             (
                 "There is no sandbox on this machine and nobody to ask, so commands are not run. The "
@@ -146,6 +147,16 @@ say = Sentences(
             (
                 "【没有人批准这条命令，因此它在所有文件只读、没有网络的情况下运行。如果它因此失败，"
                 "请用 changes=true 再次调用 shell：那时会询问人】"
+            ),
+        ),
+        "use_tmpdir": (
+            (
+                "[files below /tmp cannot be written here without a person: write to $TMPDIR, which this "
+                "command has for itself, or call shell again with changes=true]"
+            ),
+            (
+                "【没有人的许可，这里不能写 /tmp 下的文件：请写到这条命令专用的 $TMPDIR，"
+                "或用 changes=true 再次调用 shell】"
             ),
         ),
         "ran_in_plan": (

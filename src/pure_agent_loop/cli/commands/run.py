@@ -34,6 +34,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.permissions import PERMISSION_MODES, AskFunction, Permission, PermissionRequest
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool import ToolRegistry
 
@@ -133,7 +134,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default); auto: allow what no rule forbids; "
+        help="ask: about what may change something (the default here; that of the library is auto); "
+        "auto: allow what no rule forbids; "
         "plan: only tools that read; bypass: ask about nothing",
     )
     group.add_argument(
@@ -201,9 +203,10 @@ def _run(options: argparse.Namespace, output: Output, workspace: Path, place: Pl
     found = make_toolset(
         options, workspace, output, trusted=trusted
     )  # what is wrong with it is said before a model starts
+    check_rules(rules_of(options), found.tools, found.subagents, hint="")
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
     toolset = found.for_model(is_tiny=choice.is_tiny)
-    agent = _agent(options, choice, questions, toolset, trusted=workspace if trusted else None)
+    agent = _agent(options, choice, questions, toolset, workspace, trusted=trusted)
     if options.explain and task is not None:
         return _explain(agent, task, options.output_format, output)
     if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -223,11 +226,12 @@ def _agent(
     choice: Choice,
     questions: Questions | None,
     toolset: Toolset,
+    workspace: Path,
     *,
-    trusted: Path | None,
+    trusted: bool,
 ) -> Agent:
     settings: dict[str, Any] = {}
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:
@@ -239,6 +243,7 @@ def _agent(
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,
         name="pal run",
+        cwd=workspace,
         limits=limits_of(options),
         thinking_level=options.thinking,
         tool_mode=options.tool_mode,

@@ -1,8 +1,9 @@
-"""The command ``sessions``: see, export, fork, repair and delete what ``run --session`` keeps."""
+"""The command ``sessions``: see, answer, export, fork, repair and delete what ``run --session`` keeps."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.which_session import at_database, checked, existing, store_for, to_resume
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
+from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
@@ -41,6 +44,8 @@ examples:
   pal sessions show trip
   pal sessions export trip --format html -o trip.html
   pal sessions fork trip --at 2 --as other-trip
+  pal sessions waiting
+  pal sessions answer trip call_1 deny --message "Not on Sundays."
 """
 
 
@@ -66,6 +71,15 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     add_database(delete)
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
+    waiting = actions.add_parser(
+        "waiting", help="the sessions that wait for a permission, and their questions"
+    )
+    add_json(waiting)
+    add_database(waiting)
+    answering = _with_id(actions, "answer", "answer a question of a session; nothing runs until it goes on")
+    answering.add_argument("call_id", metavar="CALL", help="the call it is about; 'waiting' shows it")
+    answering.add_argument("verdict", choices=("allow", "deny"), help="may the call be made?")
+    answering.add_argument("--message", default="", metavar="TEXT", help="why; told to the model when denied")
 
 
 def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
@@ -246,6 +260,37 @@ def _repair(options: argparse.Namespace, store: SessionStore, output: Output) ->
     return DONE
 
 
+def _waiting(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+    manager = SessionManager(store)
+    found = {info.id: manager.questions(info.id) for info in manager.waiting()}
+    if options.json:
+        rows = [{"id": each, "questions": [asdict(one) for one in asked]} for each, asked in found.items()]
+        output.json({"sessions": rows})
+        return DONE
+    there = at_database(options.database)
+    for session_id, asked in found.items():
+        lines = [session_id]
+        for each in asked:
+            lines += [f"    {line}" for line in question_text(asdict(each)).splitlines()]
+            call = shlex.quote(one_line(each.call_id))
+            lines.append(f"    to answer: pal sessions answer {session_id} {call} allow{there}")
+        output.result("\n".join(lines) + "\n")
+    if not found:
+        output.say("no session waits for a permission")
+    return DONE
+
+
+def _answer(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+    manager = SessionManager(store)
+    manager.answer(existing(options.id, store), options.call_id, options.verdict, options.message)
+    left = len(manager.questions(options.id))
+    if left:
+        output.say(f"recorded; {counted(left, 'more question')} of {options.id}: pal sessions waiting")
+    else:
+        output.say(f"recorded; to go on: pal run {to_resume(options.id, options.database)}")
+    return DONE
+
+
 def _fields(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("id", "parent", "time", "type", "data")}
 
@@ -261,4 +306,6 @@ _ACTIONS = {
     "fork": _fork,
     "delete": _delete,
     "repair": _repair,
+    "waiting": _waiting,
+    "answer": _answer,
 }

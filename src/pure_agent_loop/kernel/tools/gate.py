@@ -17,27 +17,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pure_agent_loop.errors import SessionError
+from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import Ruling, call_key, to_arguments
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.contexts import permission_context
 from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
     Opinion,
     Permission,
-    PermissionContext,
     PermissionRequest,
-    Ruling,
+    VerdictError,
     as_permission,
-    call_key,
-    to_arguments,
 )
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.tool import Tool
 
 MOST_DENIED_ROUNDS = 3
 
@@ -126,22 +126,42 @@ async def _suggest(
 ) -> Permission:
     """What the rules, the mode and the tool itself say."""
     tool, policy = kit.tools.get(call.name), kit.permissions
-    if tool is None or tool.judge is None:
-        return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
+    if tool is None:
+        return policy.suggest(call.name, args, read_only=False)
+    asks = await _asks(call, tool, args, state, kit, when) if tool.destructive else ""
+    if tool.judge is None:
+        return policy.suggest(call.name, args, read_only=tool.read_only, asks=asks)
     # The second time only a refusal matters.
     always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     attended = _attended(call, state, kit)
-    context = policy.judge_context(call.name, attended=attended, always=always)
+    context = policy.judge_context(call.name, args, attended=attended, always=always)
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
-    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True)
+    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True, asks=asks)
+
+
+async def _asks(
+    call: ToolCall, tool: Tool, args: dict[str, Any], state: QueryState, kit: Kit, when: str
+) -> str:
+    """Why a person is asked about a call that cannot be taken back; empty if it can be."""
+    said = Permission("ask", say("destructive"))
+
+    async def judged() -> Opinion:
+        is_so = tool.destructive if isinstance(tool.destructive, bool) else tool.destructive(deepcopy(args))
+        return said if is_so else None
+
+    if tool.destructive is True:
+        return said.message
+    found = await kit.journal.effect(f"{state.step}:judge:{call.id}:destructive:{when}", judged)
+    return "" if found is None else found.message
 
 
 async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
     found = judge()
-    return await found if inspect.isawaitable(found) else found
+    found = await found if inspect.isawaitable(found) else found
+    return None if found is None else _read_verdict("The tool's judge", found)
 
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
@@ -157,6 +177,8 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         )
     if call.invalid is not None:
         return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
+    if tool is not None and state.tools.retries.get(call.name, 0) > tool.retries:
+        return Ruling("deny", call.arguments, "RetriesUsedUp", say("retries_used_up"))
     before = state.permissions.denied.get(call_key(call.name, call.arguments))
     if before is not None:
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()
@@ -166,7 +188,7 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         return blocked
     try:
         permission = await _permission(call, args, state, kit)
-    except SessionError:  # it could not be written down; that is not the function's fault
+    except (SessionError, VerdictError):  # not written down, which is no fault of it; or a mistake in it
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
@@ -186,9 +208,7 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
             return replace(suggested, behavior="ask")
         if kit.can_use_tool is None:
             return suggested
-    tool = kit.tools.get(call.name)
-    read_only = suggested.read_only or (tool is not None and tool.read_only)
-    context = PermissionContext(state.step, call.id, suggested.behavior, suggested.message, read_only)
+    context = permission_context(call, suggested, state, kit)
     verdict = partial(_verdict, partial(kit.can_use_tool or gone, call.name, deepcopy(args), context))
     found = await kit.journal.effect(key, verdict)
     # It agreed to what was suggested, no more than that: arguments of its own are its own decision.
@@ -198,10 +218,17 @@ async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, k
 
 async def _verdict(function: Callable[[], Any]) -> Permission:
     found = function()
-    permission = as_permission(await found if inspect.isawaitable(found) else found)
-    if permission.updated_args is None:
-        return permission
-    return replace(permission, updated_args=to_arguments(permission.updated_args))
+    return _read_verdict("can_use_tool", await found if inspect.isawaitable(found) else found)
+
+
+def _read_verdict(owner: str, found: object) -> Permission:
+    try:
+        permission = as_permission(found)
+        if permission.updated_args is None:
+            return permission
+        return replace(permission, updated_args=to_arguments(permission.updated_args))
+    except ConfigError as error:
+        raise VerdictError(f"{owner} gave no decision. {error}") from None
 
 
 async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
@@ -221,12 +248,14 @@ async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
     try:
         is_async = inspect.iscoroutinefunction(ask)
         found: Any = ask(request) if is_async else await run_in_thread(lambda: ask(request))
-        if not isinstance(found, Raised):
-            return await _verdict(lambda: found)
-        error = found.error
-    except Exception as raised:  # noqa: BLE001 - whatever failed, nobody said yes
-        error = raised
-    return Permission("deny", say("question_failed", error=safe_str(error) or type(error).__name__))
+        found = await found if inspect.isawaitable(found) else found
+    except Exception as error:  # noqa: BLE001 - whatever failed, nobody said yes
+        found = Raised(error)
+    if isinstance(found, Raised):
+        return Permission(
+            "deny", say("question_failed", error=safe_str(found.error) or type(found.error).__name__)
+        )
+    return _read_verdict("on_ask", found)
 
 
 async def _tell_refusal(

@@ -13,9 +13,9 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.hooks import BeforeTool, HookContext
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.permission_ledger import Ruling, to_arguments
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Ruling, to_arguments
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import as_text, safe_str
 

@@ -158,7 +158,8 @@ class ReadableTools(ToolRegistry):
     """
 
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:
-        self.inner = inner
+        super().__init__()
+        self.inner, self.toolsets = inner, inner.toolsets
         self.reader = _reader(folder, limit, prompts)
 
     def register(self, value: Any) -> Tool:
@@ -213,4 +214,5 @@ def _reader(folder: ResultFolder, most: int, prompts: Prompts) -> Tool:
         parameters=_PARAMETERS,
         idempotent=True,
         read_only=True,
+        untrusted=True,
     )

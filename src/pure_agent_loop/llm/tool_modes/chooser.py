@@ -28,6 +28,7 @@ from pure_agent_loop.llm.tool_modes.react import write_history, write_words
 from pure_agent_loop.llm.tool_modes.tool_choice import wanted_tools, without_tools
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.frames import unframed
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.text import shorten
 
@@ -97,7 +98,8 @@ class Chooser:
                 {"role": "assistant", "content": answer},
             ]
         since = [*takewhile(lambda each: not is_question(each), reversed(messages))]
-        results = [text_of(m.get("content") or "") for m in reversed(since) if m["role"] == "tool"]
+        said = [text_of(m.get("content") or "") for m in reversed(since) if m["role"] == "tool"]
+        results = [unframed(self._prompts, each) for each in said]
         result = shorten("\n".join(results), _MOST_RESULT)
         asked = asks(question=last_question(messages), result=result)
         return [*lead, {"role": "user", "content": asked}]

@@ -267,7 +267,7 @@ def _record(address: str, sha256: str) -> None:
 def _read() -> dict[str, Any]:
     try:
         value = json.loads(_settings_file().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except OSError:  # there is none, or nobody may read it
         return {}
     except ValueError as error:
         raise ConfigError(f"{_settings_file()} is not valid JSON: {error}. Repair or delete it.") from error

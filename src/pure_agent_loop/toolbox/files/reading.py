@@ -61,7 +61,13 @@ class FileTools:
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
         return [
-            Tool(each, read_only=True, words=TOOLS[each.__name__], examples=_EXAMPLES[each.__name__])
+            Tool(
+                each,
+                read_only=True,
+                untrusted=True,
+                words=TOOLS[each.__name__],
+                examples=_EXAMPLES[each.__name__],
+            )
             for each in (self.list_dir, self.read_file)
         ]
 

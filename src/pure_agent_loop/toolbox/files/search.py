@@ -26,7 +26,10 @@ class SearchTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
-        return [Tool(each, read_only=True, words=TOOLS[each.__name__]) for each in (self.glob, self.grep)]
+        return [
+            Tool(each, read_only=True, untrusted=True, words=TOOLS[each.__name__])
+            for each in (self.glob, self.grep)
+        ]
 
     def glob(self, pattern: str, path: str = ".", hidden: bool = False) -> str:
         """Find files by name. Gives their paths, sorted.

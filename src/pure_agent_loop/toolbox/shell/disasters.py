@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from pure_agent_loop.toolbox.shell.line import Line
+from pure_agent_loop.toolbox.shell.reasons import say
 from pure_agent_loop.toolbox.shell.words import Word
 from pure_agent_loop.toolbox.shell.wrappers import base_name
 
@@ -23,17 +24,17 @@ def disaster(words: Sequence[Word]) -> str | None:
     """Why a command is refused whatever the rules say; None if it is not."""
     name, texts = base_name(words[0]), [word.text for word in words[1:]]
     if name in _STOPS or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
-        return "stops the machine"
+        return say("shell_stops_machine")
     if name == "systemctl" and set(texts) & (_STOPS | {"kexec"}):
-        return "stops the machine"
+        return say("shell_stops_machine")
     if re.fullmatch(r"mkfs(\..*)?|mke2fs|wipefs|blkdiscard|mkswap", name):
-        return "makes a file system over what is there"
+        return say("shell_makes_file_system")
     if name in ("dd", "shred", "tee", "cp", "fdisk", "parted", "sgdisk") and any(
         map(_DEVICE.fullmatch, texts)
     ):
-        return "writes over a device"
+        return say("shell_over_device")
     if name == "kill" and "-1" in texts[1:]:
-        return "ends every process"
+        return say("shell_ends_all")
     return _whole_tree(name, texts)
 
 
@@ -41,20 +42,20 @@ def _whole_tree(name: str, texts: Sequence[str]) -> str | None:
     recursive = any(re.match(r"-[A-Za-z]*[rR]|--recursive|--no-preserve-root", text) for text in texts)
     whole = any(map(_WHOLE.fullmatch, texts))
     if name == "rm" and whole and recursive:
-        return "removes a whole system or home"
+        return say("shell_removes_whole")
     if name in ("chmod", "chown", "chgrp") and whole and recursive:
-        return "changes the rights of a whole system or home"
+        return say("shell_rights_of_whole")
     if name == "find" and texts and _WHOLE.fullmatch(texts[0]) and "-delete" in texts:
-        return "removes a whole system or home"
+        return say("shell_removes_whole")
     if name == "mv" and whole and len(texts) > 1 and any(map(_WHOLE.fullmatch, texts[:-1])):
-        return "moves a whole system or home"
+        return say("shell_moves_whole")
     return None
 
 
 def disaster_of_line(text: str, line: Line) -> str | None:
     """Why a line is refused for something that is no simple command: a fork bomb, a device written over."""
     if len(text) < 1000 and _BOMB.search(text):
-        return "a fork bomb"
+        return say("shell_fork_bomb")
     if any(">" in each.operator and _DEVICE.fullmatch(each.target.text) for each in line.redirects):
-        return "writes over a device"
+        return say("shell_over_device")
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from pure_agent_loop.toolbox.shell.line import Simple
+from pure_agent_loop.toolbox.shell.reasons import say
 from pure_agent_loop.toolbox.shell.words import Word
 
 _LOOKING = frozenset(
@@ -34,20 +35,20 @@ def objection(simple: Simple, root: str | None) -> str | None:
     """
     words = simple.words
     if not words or simple.assignments or not words[0].is_plain:
-        return "a command must be named plainly, and set nothing"
+        return say("shell_not_plain")
     name = words[0].text
     if all(word.is_plain for word in words) and " ".join(word.text for word in words) in _EXACT:
-        return "git in another folder may read another configuration" if simple.after_cd else None
+        return say("shell_git_elsewhere") if simple.after_cd else None
     if name not in _LOOKING and name not in _SAYING:
-        return f"nobody has approved {name}"
+        return say("shell_not_approved", name=name)
     if name == "printf" and words[1:] and words[1].text.startswith("-v"):
-        return "it sets a variable"
+        return say("shell_sets_variable")
     for word in words[1:]:
         if not word.is_literal and (word.has_expansion or word.may_be_option or name == "cd"):
-            return f"{word.raw} is not known before it runs"
+            return say("shell_not_known_before", word=word.raw)
         looks = name in _LOOKING or not word.is_literal or word.raw.startswith("~")
         if looks and leaves(word, root):
-            return f"{word.raw} is outside the workspace"
+            return say("shell_outside", word=word.raw)
     return None
 
 

@@ -38,13 +38,31 @@ def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -
     return found[0].strip()[-_MOST_REASON:] if found else ""
 
 
-def told(finished: Finished, seconds: float, why_missing: list[str], *, still: str = "") -> str:
+def wants_temporary(refusal: str, root: str) -> bool:
+    """Whether a refused write was one below ``/tmp``, for which no person is needed: there is ``$TMPDIR``.
+
+    Args:
+        refusal: What `refused` has found.
+        root: The workspace, which may lie there itself.
+    """
+    return "/tmp/" in refusal.replace(root, "")  # noqa: S108 - it is looked for, not used
+
+
+def told(
+    finished: Finished,
+    seconds: float,
+    why_missing: list[str],
+    *,
+    still: str = "",
+    temporary: bool = False,
+) -> str:
     """What the model reads.
 
     Args:
         finished: How the command ended.
         seconds: How long it was allowed to take.
         why_missing: Why programs were not found.
+        temporary: It was refused to write below ``/tmp``, and has a ``$TMPDIR``.
         still: It could change nothing: ``still`` because nobody approved more, ``plan`` because of the mode.
 
     Raises:
@@ -69,6 +87,8 @@ def told(finished: Finished, seconds: float, why_missing: list[str], *, still: s
     lines += [say("not_shown", why=each) for each in why_missing]
     if finished.restored:
         lines.append(say("restored", names=", ".join(finished.restored)))
-    if still and code != 0:
+    if temporary:
+        lines.append(say("use_tmpdir"))
+    elif still and code != 0:
         lines.append(say("ran_in_plan" if still == "plan" else "ran_read_only"))
     return "\n".join(lines)

@@ -9,19 +9,26 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.toolbox.shell.disasters import disaster, disaster_of_line
 from pure_agent_loop.toolbox.shell.harmless import leaves, objection
 from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
+from pure_agent_loop.toolbox.shell.reasons import say
 from pure_agent_loop.toolbox.shell.rules import Rule, read_rules
 from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.shell.wrappers import reachable
 
 ShellBehavior = Literal["allow", "ask", "deny"]
-_ALLOW_RULE, _ASK_RULE = "the allow rule", "the ask rule"
 _RANK = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class _Part(NamedTuple):
+    text: str
+    behavior: ShellBehavior
+    why: str
+    by_rule: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +94,13 @@ class ShellPolicy:
         Args:
             command: What would be given to ``bash -c``.
         """
-        parts = self.explain(command)
-        worst = max(parts, key=lambda part: _RANK[part[1]])
-        if worst[1] == "allow":
-            by_rule = any(why.startswith(_ALLOW_RULE) for _, _, why in parts)
-            reason = "; ".join(dict.fromkeys(f"{text}: {why}" for text, _, why in parts))
+        parts = self._read(command)
+        worst = max(parts, key=lambda part: _RANK[part.behavior])
+        by_rule = any(part.by_rule and part.behavior == worst.behavior for part in parts)
+        if worst.behavior == "allow":
+            reason = "; ".join(dict.fromkeys(f"{part.text}: {part.why}" for part in parts))
             return Verdict("allow", reason, by_rule)
-        by_rule = any(said == "ask" and why.startswith(_ASK_RULE) for _, said, why in parts)
-        return Verdict(worst[1], f"{_short(worst[0])}: {worst[2]}", by_rule and worst[1] == "ask")
+        return Verdict(worst.behavior, f"{_short(worst.text)}: {worst.why}", by_rule)
 
     def explain(self, command: str) -> list[tuple[str, ShellBehavior, str]]:
         """Each simple command of a line, with what is said about it and why.
@@ -102,64 +108,68 @@ class ShellPolicy:
         Args:
             command: What would be given to ``bash -c``.
         """
+        return [part[:3] for part in self._read(command)]
+
+    def _read(self, command: str) -> list[_Part]:
         if not isinstance(command, str):
             raise ConfigError(f"command must be a text, not {command!r}")
         if parser() is None:
-            return [(command, "ask", str(MissingExtraError("judging shell lines", "shell")))]
+            return [_Part(command, "ask", str(MissingExtraError("judging shell lines", "shell")))]
         try:
             return list(self._parts(command, read_line(command)))
         except RecursionError:
-            return [(command, "ask", "the line cannot be parsed: too many levels")]
+            return [_Part(command, "ask", say("shell_too_many_levels_line"))]
 
-    def _parts(self, command: str, line: Line) -> Iterator[tuple[str, ShellBehavior, str]]:
+    def _parts(self, command: str, line: Line) -> Iterator[_Part]:
         said = disaster_of_line(command, line)
         if said:
-            yield command, "deny", said
+            yield _Part(command, "deny", said)
         if line.trouble:
-            yield command, "ask", f"the line cannot be parsed for sure: {line.trouble[0]}"
+            yield _Part(command, "ask", say("shell_unsure", trouble=line.trouble[0]))
         strict = self._strict(line)
         for redirect in line.redirects:
             said = self._redirect(redirect)
             if said:
-                yield redirect.text, "ask", said
+                yield _Part(redirect.text, "ask", said)
         for simple in line.commands:
-            yield simple.text, *(strict.get(id(simple)) or self._part(simple))
+            yield strict.get(id(simple)) or self._part(simple)
         if not line.commands:
-            yield command, "ask", "there is no command in it"
+            yield _Part(command, "ask", say("shell_no_command"))
 
-    def _strict(self, line: Line) -> dict[int, tuple[ShellBehavior, str]]:
+    def _strict(self, line: Line) -> dict[int, _Part]:
         """What the deny and ask rules say, by the simple command they are about."""
-        found: dict[int, tuple[ShellBehavior, str]] = {}
+        found: dict[int, _Part] = {}
         for simple, words in reachable(line):
             said = disaster(words)
             if said:
-                found[id(simple)] = ("deny", said)
+                found[id(simple)] = _Part(simple.text, "deny", said)
             for rule in self._deny:
                 if rule.catches(words):
-                    found[id(simple)] = ("deny", f"the deny rule {rule.text!r}")
+                    found[id(simple)] = _Part(simple.text, "deny", say("shell_deny_rule", rule=rule.text))
             for rule in self._ask:
                 if id(simple) not in found and rule.catches(words):
-                    found[id(simple)] = ("ask", f"{_ASK_RULE} {rule.text!r}")
+                    why = say("shell_ask_rule", rule=rule.text)
+                    found[id(simple)] = _Part(simple.text, "ask", why, by_rule=True)
         return found
 
-    def _part(self, simple: Simple) -> tuple[ShellBehavior, str]:
+    def _part(self, simple: Simple) -> _Part:
         if simple.words and not simple.assignments:
             for rule in self._allow:
                 if rule.covers(simple.words, after_cd=simple.after_cd):
-                    return "allow", f"{_ALLOW_RULE} {rule.text!r}"
+                    return _Part(simple.text, "allow", say("shell_allow_rule", rule=rule.text), by_rule=True)
         said = objection(simple, self.root)
-        return ("ask", said) if said else ("allow", "known to change nothing")
+        return _Part(simple.text, *(("ask", said) if said else ("allow", say("shell_changes_nothing"))))
 
     def _redirect(self, redirect: Redirect) -> str | None:
         target = redirect.target
         if redirect.operator == "<<<":
-            return None if target.is_literal else "what it feeds is not known"
+            return None if target.is_literal else say("shell_feeds_unknown")
         if redirect.operator in (">&", "<&"):
-            return None if target.is_plain and target.text in ("1", "2") else "the redirection is not known"
+            return None if target.is_plain and target.text in ("1", "2") else say("shell_redirection_unknown")
         if redirect.operator == "<":
             inside = target.is_literal and not leaves(target, self.root)
-            return None if inside else "what it reads is not known to be inside"
-        return None if target.is_plain and target.text == "/dev/null" else "it writes a file"
+            return None if inside else say("shell_reads_unknown")
+        return None if target.is_plain and target.text == "/dev/null" else say("shell_writes_file")
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
+from pure_agent_loop.toolbox.shell.reasons import say
 from pure_agent_loop.toolbox.shell.tiles import Tile, check_tiles
 from pure_agent_loop.toolbox.shell.words import Word, WordReader, unbytes
 
@@ -63,12 +64,12 @@ def read_line(text: str) -> Line:
     grammar = parser()
     line.trouble.extend(_unreadable(text))
     if grammar is None or len(text) > MAX_LENGTH:
-        line.trouble.append(f"more than {MAX_LENGTH} characters" if grammar else "no parser is installed")
+        line.trouble.append(say("shell_too_long", count=MAX_LENGTH) if grammar else say("shell_no_parser"))
         return line
     source = _joined(text).encode("utf-8", "replace")
     tree = grammar.parse(source)
     if tree.root_node.has_error:
-        line.trouble.append("an error of syntax")
+        line.trouble.append(say("shell_syntax_error"))
     _Reader(source.decode("latin-1"), line).read(tree.root_node)
     return line
 
@@ -78,7 +79,7 @@ def _unreadable(text: str) -> Iterable[str]:
         if sign in "\n\t" or " " <= sign <= "~":
             continue
         if unicodedata.category(sign)[0] in "CZ":
-            yield f"the invisible character U+{ord(sign):04X}"
+            yield say("shell_invisible", code=ord(sign))
 
 
 def _joined(text: str) -> str:
@@ -114,14 +115,14 @@ class _Reader:
     def _walk(self, node: Node) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble("too many levels")
+            self._trouble(say("shell_too_many_levels"))
         else:
             self._dispatch(node)
         self._depth -= 1
 
     def _dispatch(self, node: Node) -> None:
         if node.is_missing:
-            self._trouble("an error of syntax")
+            self._trouble(say("shell_syntax_error"))
         handler = getattr(self, f"_on_{node.type}", None) if node.is_named else None
         if handler is not None:
             handler(node)
@@ -129,7 +130,7 @@ class _Reader:
             self._tile(node, node.type)
         else:
             if node.type not in _PLAIN_NODES:
-                self._trouble(f"a construct that is not looked into ({node.type.replace('_', ' ')})")
+                self._trouble(say("shell_construct", what=node.type.replace("_", " ")))
             for child in node.children:
                 self._walk(child)
 
@@ -151,7 +152,7 @@ class _Reader:
             elif child.type in _REDIRECTS:
                 words.extend(self._redirect(child))
             elif child.type != "comment":
-                self._trouble(f"a word that is not looked into ({child.type.replace('_', ' ')})")
+                self._trouble(say("shell_word", what=child.type.replace("_", " ")))
                 words.append(self._words.read(child))
         self._add(node, words, assignments)
 
@@ -166,7 +167,7 @@ class _Reader:
             if child.type in _WORDS or child.type in _SUBSTITUTED:
                 self._words.read(child)
             elif child.type not in ("variable_name", "="):
-                self._trouble("an assignment that is not looked into")
+                self._trouble(say("shell_assignment"))
         return self._text(node)
 
     def _on_variable_assignment(self, node: Node) -> None:
@@ -189,13 +190,13 @@ class _Reader:
         odd = any(child.type not in _WORDS | _SUBSTITUTED | {"file_descriptor"} for child in named)
         words = [self._words.read(child) for child in named]
         if len(words) != 1 or len(signs) != 1 or not known or odd:
-            self._trouble("a redirection that is not looked into")
+            self._trouble(say("shell_redirection"))
         if words and signs:
             self._line.redirects.append(Redirect(signs[0], words[0], self._text(node)))
         return words[1:]
 
     def _on_heredoc_redirect(self, node: Node) -> None:
-        self._trouble("a here-document")
+        self._trouble(say("shell_here_document"))
         for child in node.children:
             self._walk(child)
 
@@ -216,7 +217,7 @@ class _Reader:
             elif child.type in ("for", "in", ";"):
                 self._tile(child, child.type)
             else:
-                self._trouble("a loop that is not looked into")
+                self._trouble(say("shell_loop"))
 
     def _on_test_command(self, node: Node) -> None:
         words: list[Word] = []
@@ -229,7 +230,7 @@ class _Reader:
             elif each.type in ("unary_expression", "binary_expression", "negated_command"):
                 waiting.extend(reversed(each.children))
             else:
-                self._trouble("a test that is not looked into")
+                self._trouble(say("shell_test"))
                 self._substituted(each)
         self._add(node, words, [])
 
@@ -238,7 +239,7 @@ class _Reader:
         outer, cd, self._tiles = self._tiles, self._after_cd, []
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble("too many levels")
+            self._trouble(say("shell_too_many_levels"))
         else:
             for child in node.children:
                 self._walk(child)

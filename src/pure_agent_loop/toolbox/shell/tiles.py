@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pure_agent_loop.toolbox.shell.reasons import say
+
 Tile = tuple[int, int, str]
+
 _BEGINS = frozenset(
     {";", "\n", "&&", "||", "|", "|&", "(", "{", "!", "if", "then", "else", "elif", "while", "until", "do"}
 )
@@ -19,15 +22,15 @@ def check_tiles(
     for at, until, kind in tiles:
         gap = source[ended:at]
         if at < ended or gap.strip(" \t\n"):
-            return trouble("text between the words")
+            return trouble(say("shell_text_between"))
         if "\n" in gap:
             beginning, before = True, "\n"
         elif _touches(kind, before, source[at:until]) and not gap:
-            return trouble("words that touch")
+            return trouble(say("shell_words_touch"))
         beginning = _next(kind, beginning, trouble)
         before, ended = kind, until
     if source[ended:end].strip(" \t\n"):
-        trouble("text after the last word")
+        trouble(say("shell_text_after"))
     return None
 
 
@@ -36,16 +39,16 @@ def _next(kind: str, beginning: bool, trouble: Callable[[str], None]) -> bool:
         return True
     if kind == "name" or kind in ("for", "assignment"):
         if not beginning:
-            trouble("a command where bash would see none")
+            trouble(say("shell_command_unseen"))
         return kind == "assignment"
     if kind == "word" or kind == "in":
         if beginning:
-            trouble("a word where bash would see a command")
+            trouble(say("shell_word_for_command"))
         return False
     if kind in _ENDS:
         return False
     if kind not in ("redirect", "comment"):
-        trouble(f"the operator {kind!r}")
+        trouble(say("shell_operator", kind=kind))
     return beginning
 
 

@@ -24,8 +24,9 @@ from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.own_tools import joined, missing, shown_for, user_path, variables_for
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
-from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told
+from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
+from pure_agent_loop.toolbox.shell.reasons import say as why
 from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.words import TOOLS, say
 
@@ -118,6 +119,7 @@ class Shell:
             name="shell",
             timeout=MAX_TIMEOUT + _EXTRA_SECONDS,
             judge=self.judge,
+            untrusted=True,
             words=TOOLS["shell"],
         )
 
@@ -139,7 +141,7 @@ class Shell:
         policy = self._with_rules(context)
         verdict = policy.judge(command)
         if verdict.behavior == "deny":
-            return Permission("deny", say("command_denied", reason=verdict.reason, command=command[:120]))
+            return Permission("deny", verdict.reason)
         if self.sandbox.name == "none":
             return self._judge_unheld(verdict, context)
         asked = Permission("ask", verdict.reason)
@@ -149,7 +151,7 @@ class Shell:
             if context.approved:
                 return None
             if args.get("changes") is True:
-                return replace(asked, message=f"the model says that it changes something; {verdict.reason}")
+                return replace(asked, message=why("shell_model_says", reason=verdict.reason))
         if not self.sandbox.refusal:  # it cannot be held to changing nothing
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
@@ -161,8 +163,8 @@ class Shell:
             return None
         if verdict.behavior == "allow":
             return ALLOWED
-        why = "" if self._unsandboxed else "there is no sandbox here: the command can do all that you can; "
-        return Permission("ask", why + verdict.reason)
+        reason = verdict.reason
+        return Permission("ask", reason if self._unsandboxed else why("shell_unheld", reason=reason))
 
     async def _try(
         self, command: str, timeout: object, context: JudgeContext, *, several: bool
@@ -174,18 +176,21 @@ class Shell:
             return held  # the tool will complain
         left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
         finished = await self._run(command, left, read_only=True)
-        said = (
-            ""
-            if context.plan
-            else refused(finished, self.sandbox.refusal, several=several, network=self._network)
-        )
-        if said:
-            return Permission("ask", f"tried read-only, and it needs more than that: {said}")
+        said = "" if context.plan else self._refused(finished, several=several)
+        if said and not self._wants_temporary(said):
+            return Permission("ask", why("shell_tried", said=said))
         if context.call_id:
             while len(self._tried) >= _MOST_TRIED:
                 del self._tried[next(iter(self._tried))]
             self._tried[context.call_id] = (command, finished, time.monotonic())
         return held
+
+    def _refused(self, finished: Finished, *, several: bool) -> str:
+        return refused(finished, self.sandbox.refusal, several=several, network=self._network)
+
+    def _wants_temporary(self, said: str) -> bool:
+        """Whether all it lacks is a ``/tmp`` of its own, which not every sandbox can give."""
+        return not self.sandbox.private_home and wants_temporary(said, str(self._root))
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:
         policy = self._policy
@@ -224,7 +229,14 @@ class Shell:
         finished = self._tried_before(command, call.call_id) if call is not None and held else None
         finished = finished or await self._run(command, seconds, read_only=held)
         still = "" if call is None or not held else "plan" if call.permission_mode == "plan" else "still"
-        return told(finished, seconds, self._why_missing(command, finished), still=still)
+        lacks = self._refused(finished, several=True) if held and self.sandbox.refusal else ""
+        return told(
+            finished,
+            seconds,
+            self._why_missing(command, finished),
+            still=still,
+            temporary=bool(lacks) and self._wants_temporary(lacks),
+        )
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
         """How it ended when it was tried, if that was just now: it had no effect, so it is as good as new."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pure_agent_loop.toolbox.shell.reasons import say
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -107,7 +109,7 @@ class WordReader:
             or not all(texts)
             or any(text.startswith("-") and not raw.startswith("-") for text in texts)
         ):
-            self._trouble("a brace expansion that makes options, or many words")
+            self._trouble(say("shell_brace_options"))
         return [
             Word(raw, tuple(_Scan(text, 0, {}, self._trouble, self._inside).parts()))
             for text in texts[:_MOST_WORDS]
@@ -122,7 +124,7 @@ class WordReader:
         scan = _Scan(raw, node.start_byte, nested, self._trouble, self._inside)
         word = Word(unbytes(raw), tuple(scan.parts()))
         if re.search(r"\{.*(,|\.\.)", "".join(scan.bare)):
-            self._trouble("a brace expansion")
+            self._trouble(say("shell_brace"))
         return word
 
 
@@ -188,7 +190,7 @@ class _Scan:
 
     def parts(self) -> list[Part]:
         if self._raw.startswith("#"):
-            self._trouble("a word that begins with #")
+            self._trouble(say("shell_hash_word"))
         while self._at < len(self._raw):
             self._step()
         if not self._parts:
@@ -225,7 +227,7 @@ class _Scan:
     def _single(self) -> None:
         end = self._raw.find("'", self._at + 1)
         if end < 0:
-            return self._give_up("an open quote")
+            return self._give_up(say("shell_open_quote"))
         self._text(self._raw[self._at + 1 : end])
         self._at = end + 1
         return None
@@ -244,7 +246,7 @@ class _Scan:
         while self._at < len(self._raw) and self._raw[self._at] != '"':
             self._inside_double()
         if self._at >= len(self._raw):
-            self._trouble("an open quote")
+            self._trouble(say("shell_open_quote"))
         self._at += 1
 
     def _inside_double(self) -> None:
@@ -278,7 +280,7 @@ class _Scan:
             self._inside(node)
             self._text("/dev/fd/63")
         else:
-            self._trouble(f"the expansion {unbytes(written)[:40]}")
+            self._trouble(say("shell_expansion", what=unbytes(written)[:40]))
             self._inside(node)
             self._add("output", unbytes(written))
         self._at += len(written)

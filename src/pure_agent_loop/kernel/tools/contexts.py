@@ -1,0 +1,61 @@
+"""What tools and permission functions are told about the run that a call belongs to."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pure_agent_loop.kernel.kit import Kit, KnowsTasks
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import Permission, PermissionContext
+from pure_agent_loop.support.abilities import able
+from pure_agent_loop.tool_context import ToolContext
+
+
+def tool_context(call: ToolCall, state: QueryState, kit: Kit) -> ToolContext:
+    """What a tool is told, once its call was allowed."""
+    read_only = state.permissions.rulings[call.id].read_only or kit.permissions.mode == "plan"
+    return ToolContext(
+        tool=call.name,
+        call_id=call.id,
+        step=state.step,
+        cancel_token=kit.cancel_token,
+        background=kit.background,
+        read_only=read_only,
+        **_run(state, kit),
+    )
+
+
+def permission_context(
+    call: ToolCall, suggested: Permission, state: QueryState, kit: Kit
+) -> PermissionContext:
+    """What a permission function is told."""
+    tool = kit.tools.get(call.name)
+    return PermissionContext(
+        step=state.step,
+        call_id=call.id,
+        suggestion=suggested.behavior,
+        reason=suggested.message,
+        read_only=suggested.read_only or (tool is not None and tool.read_only),
+        **_run(state, kit),
+    )
+
+
+def _run(state: QueryState, kit: Kit) -> dict[str, Any]:
+    tasks = able(kit.background, KnowsTasks)
+    return {
+        "session_id": state.session_id,
+        "agent": kit.name,
+        "task": state.task,
+        "permission_mode": kit.permissions.mode,
+        "cwd": kit.cwd or _own_folder(),
+        "tasks": {} if tasks is None else tasks.states(),
+    }
+
+
+def _own_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text is wanted
+    except OSError:  # it was taken away
+        return ""
