@@ -30,8 +30,8 @@ from pure_agent_loop.cli.chat.transcript import Transcript
 
 FRAMES = 8  # chances a second to draw
 PARAGRAPH = (
-    "The **loop** asks the model, runs the tools it *wants* and shows the results, until there is nothing left "
-    "to do. Each step is recorded in `sessions/`, so that a crash loses nothing; see "
+    "The **loop** asks the model, runs the tools it *wants* and shows the results, until there is nothing "
+    "left to do. Each step is recorded in `sessions/`, so that a crash loses nothing; see "
     "[the notes](https://example.com/notes). "
 )
 ANSWER = f"""## What happens in a step

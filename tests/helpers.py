@@ -12,7 +12,7 @@ from typing import Any
 from pure_agent_loop import Agent, Event, EventType, QueryState, RetryConfig, tool
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.parts import TRANSITIONS, Part
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
@@ -40,6 +40,8 @@ _LETTERS = {
     E.PERMISSION: "P",
     E.FILE_CHANGE: "F",
     E.TASK: "",
+    E.PROGRESS: "",
+    E.PARTIAL_OUTPUT: "",
     E.PART: "",  # they have rules of their own
 }
 _OPEN_STEP = "L?N*[rtcyN]*R?T?P*N*A*[ON]*F*N*"
@@ -52,7 +54,7 @@ def check_events(events: Sequence[Event], first_step: int = 1) -> None:
     word = "".join(_LETTERS[event.type] for event in events)
     end = events[-1]
     assert end.type is E.LOOP_END, word
-    broken_off = "E" in word or end.data["stop_reason"] in ("cancelled", "error", SUSPENDED)
+    broken_off = "E" in word or end.data["stop_reason"] in ("cancelled", "error", *WAITING)
     assert (_BROKEN_OFF if broken_off else _WHOLE).fullmatch(word), word
     assert check_history(end.data["messages"]) == []
     _check_numbers(events[1:-1], first_step)
@@ -74,7 +76,7 @@ def _check_parts(events: Sequence[Event], stop_reason: str, first_step: int) -> 
             assert part.state in (TRANSITIONS[before.state] if before else ("pending",)), part
         parts[part.id] = part
         assert part.ended is None or part.ended >= (part.started or 0.0)
-    if stop_reason != SUSPENDED:
+    if stop_reason not in WAITING:
         assert all(not TRANSITIONS[part.state] for part in parts.values()), parts
 
 
@@ -109,7 +111,7 @@ def check_result(result: AgentResult, first_step: int = 1) -> AgentResult:
     assert (end["stop_reason"], end["content"]) == (result.stop_reason, result.content)
     assert end["messages"] == result.messages
     assert check_history(result.messages) == []
-    if result.stop_reason != SUSPENDED:
+    if result.stop_reason not in WAITING:
         assert not result.state.pending
         assert not result.state.results
     return result

@@ -26,7 +26,7 @@ LAYERS = [
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
-        prompts.frames
+        prompts.frames kernel.event_data support.image_headers
         """,
     ),
     (
@@ -43,16 +43,16 @@ LAYERS = [
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
-        schema.examples schema.given
-        llm.messages llm.tokens tool schema.build schema.signature schema.docstrings schema.tidy
+        schema.examples schema.calling schema.described schema.given
+        llm.messages llm.tokens tool toolsets schema.build schema.signature schema.docstrings schema.tidy
         schema.problems llm.adapt llm.lessons kernel.tools.long_results kernel.tools.observers
-        schema.words
+        schema.words kernel.tools.values
         """,
     ),
     (
         "kernel.state",
         """
-        kernel.settings kernel.permission_ledger kernel.answer kernel.state kernel.kit
+        kernel.settings kernel.tools.ledger kernel.permission_ledger kernel.answer kernel.state kernel.kit
         kernel.request kernel.window
         """,
     ),
@@ -74,14 +74,18 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.rules agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.checks runs.fields runs.rules runs.words runs.together runs.handoff agent ai_client loop
+        llm.sdk_errors llm.openai_client local
         runs.choose sessions session
+        subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
+        subagents.places subagents.child subagents.run_tasks subagents.root
+        subagents.agent_tool subagents.account
         """,
     ),
     (
         "batteries",
         """
-        toolbox snapshots audit assistant subagents durable testing evaluation doctor
+        toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor
         """,
     ),
     (
@@ -92,6 +96,7 @@ LAYERS = [
     ),
 ]
 WHOLE_PACKAGES = {
+    "toolsets",
     "audit",
     "compaction",
     "local",
@@ -101,7 +106,6 @@ WHOLE_PACKAGES = {
     "doctor",
     "sessions",
     "snapshots",
-    "subagents",
     "assistant",
     "durable",
     "cli",
@@ -112,39 +116,58 @@ LAYER_OF = {name: ORDER.index(layer) for layer, names in LAYERS for name in name
 
 PUBLIC = [
     "AIClient",
+    "AfterToolHook",
     "Agent",
     "AgentLoop",
+    "AgentMode",
     "AgentResult",
+    "AnyEvent",
+    "AskFunction",
     "BaseLLMClient",
     "BeforeTool",
+    "BeforeToolHook",
+    "Behavior",
     "Budget",
     "CancelToken",
+    "ChatModel",
     "ConfigError",
     "ContextBuilder",
     "Conversation",
     "Delta",
+    "ErrorKind",
     "Event",
     "EventType",
     "Explanation",
+    "File",
+    "Handoff",
     "HistoryError",
     "HookContext",
     "Hooks",
+    "Image",
     "ImageError",
     "Inbox",
     "JsonLinesRenderer",
+    "Judge",
     "LLMError",
     "LLMResponse",
+    "Language",
     "LimitChecker",
     "LimitExceededError",
     "LimitResult",
     "LoopLimits",
+    "MediaItem",
     "MemoryStore",
+    "Message",
     "MissingExtraError",
     "OpenAIClient",
     "Part",
+    "PartState",
     "PartTransitionError",
+    "PartType",
     "Permission",
     "PermissionContext",
+    "PermissionFunction",
+    "PermissionMode",
     "PermissionRequest",
     "PermissionRules",
     "PersonaConfig",
@@ -156,20 +179,31 @@ PUBLIC = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
     "RunInterrupted",
     "RichRenderer",
+    "RunOptions",
+    "SendOptions",
     "SessionManager",
     "SkillsLoader",
+    "StopHook",
+    "StopReason",
+    "TaskState",
+    "ThinkingLevel",
     "TokenUsage",
     "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolContext",
     "ToolExecutionError",
+    "ToolLike",
+    "ToolMode",
     "ToolRegistry",
+    "Toolset",
+    "Verdict",
     "__version__",
     "current_call",
     "prompts_for",

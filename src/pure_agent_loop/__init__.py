@@ -13,41 +13,60 @@ print(Agent(model="gpt-4o-mini", tools=[add]).run("What is 2 + 3?").content)
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.agent import Agent
+from pure_agent_loop.agent import Agent, AgentMode
 from pure_agent_loop.ai_client import AIClient
 from pure_agent_loop.budget import Budget, Price
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.errors import (
     ConfigError,
+    ErrorKind,
     HistoryError,
     LimitExceededError,
     LLMError,
     MissingExtraError,
     PureAgentLoopError,
+    Retry,
     RunInterrupted,
     ToolExecutionError,
 )
-from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.events import AnyEvent, Event, EventType, TaskState
 from pure_agent_loop.explain import Explanation
-from pure_agent_loop.hooks import BeforeTool, HookContext, Hooks
+from pure_agent_loop.hooks import AfterToolHook, BeforeTool, BeforeToolHook, HookContext, Hooks, StopHook
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.stop_reasons import StopReason
 from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
 from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.tool_modes.client import ToolMode
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.loop import ReactLoop
-from pure_agent_loop.media import ImageError
-from pure_agent_loop.parts import Part, PartTransitionError
-from pure_agent_loop.permissions import Permission, PermissionContext, PermissionRequest, PermissionRules
+from pure_agent_loop.media import File, Image, ImageError, MediaItem
+from pure_agent_loop.parts import Part, PartState, PartTransitionError, PartType
+from pure_agent_loop.permissions import (
+    AskFunction,
+    Behavior,
+    Judge,
+    Permission,
+    PermissionContext,
+    PermissionFunction,
+    PermissionMode,
+    PermissionRequest,
+    PermissionRules,
+    Verdict,
+)
 from pure_agent_loop.prompts import Prompts, prompts_for, react_prompt
 from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer, RichRenderer
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
-from pure_agent_loop.tool import Tool, ToolRegistry, tool
+from pure_agent_loop.runs.handoff import Handoff
+from pure_agent_loop.runs.options import RunOptions, SendOptions
+from pure_agent_loop.support.language import Language
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset, tool
 from pure_agent_loop.tool_context import ToolContext, current_call
 
 if TYPE_CHECKING:
@@ -84,39 +103,58 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AIClient",
+    "AfterToolHook",
     "Agent",
     "AgentLoop",
+    "AgentMode",
     "AgentResult",
+    "AnyEvent",
+    "AskFunction",
     "BaseLLMClient",
     "BeforeTool",
+    "BeforeToolHook",
+    "Behavior",
     "Budget",
     "CancelToken",
+    "ChatModel",
     "ConfigError",
     "ContextBuilder",
     "Conversation",
     "Delta",
+    "ErrorKind",
     "Event",
     "EventType",
     "Explanation",
+    "File",
+    "Handoff",
     "HistoryError",
     "HookContext",
     "Hooks",
+    "Image",
     "ImageError",
     "Inbox",
     "JsonLinesRenderer",
+    "Judge",
     "LLMError",
     "LLMResponse",
+    "Language",
     "LimitChecker",
     "LimitExceededError",
     "LimitResult",
     "LoopLimits",
+    "MediaItem",
     "MemoryStore",
+    "Message",
     "MissingExtraError",
     "OpenAIClient",
     "Part",
+    "PartState",
     "PartTransitionError",
+    "PartType",
     "Permission",
     "PermissionContext",
+    "PermissionFunction",
+    "PermissionMode",
     "PermissionRequest",
     "PermissionRules",
     "PersonaConfig",
@@ -128,20 +166,31 @@ __all__ = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "Retry",
     "RetryAttempt",
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
     "RunInterrupted",
+    "RunOptions",
+    "SendOptions",
     "SessionManager",
     "SkillsLoader",
+    "StopHook",
+    "StopReason",
+    "TaskState",
+    "ThinkingLevel",
     "TokenUsage",
     "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolContext",
     "ToolExecutionError",
+    "ToolLike",
+    "ToolMode",
     "ToolRegistry",
+    "Toolset",
+    "Verdict",
     "__version__",
     "current_call",
     "prompts_for",

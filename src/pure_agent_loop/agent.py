@@ -7,12 +7,12 @@ import os
 from collections.abc import AsyncGenerator, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -20,12 +20,18 @@ from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client
+from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, check_thinking_level
-from pure_agent_loop.llm.tool_modes.client import ToolModeClient, check_tool_mode
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
+from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
-from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy, PermissionRules
+from pure_agent_loop.permissions import (
+    AskFunction,
+    PermissionFunction,
+    PermissionMode,
+    PermissionPolicy,
+    PermissionRules,
+)
 from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
@@ -43,12 +49,14 @@ from pure_agent_loop.runs.checks import (
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
+from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
 from pure_agent_loop.runs.options import Given, RunOptions
 from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import RunInput, begin_run
+from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -58,7 +66,8 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
-TOOL_ROUNDS: dict[str, int | None] = {"react": None, "single": 1}  # of each mode
+AgentMode = Literal["react", "single"]
+TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
 
 
 class Agent:
@@ -77,7 +86,7 @@ class Agent:
         api_key: The key; else ``OPENAI_API_KEY``.
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
-        tools: Functions, `Tool` objects or dicts; or a `ToolRegistry`.
+        tools: Functions, `Tool` objects, dicts and toolsets; or a `ToolRegistry`.
         system_prompt: The leading system message; empty for none. `react_prompt` writes one.
         limits: How far a run may go.
         retry: How failed requests are repeated.
@@ -105,6 +114,8 @@ class Agent:
         hooks: Functions before and after tools, and before the end.
         budget: Hard limits shared with other runs.
         name: The agent's name, for the audit log and for other agents.
+        description: What it is good for, for agents that use it as a tool or hand over to it.
+        handoffs: Agents that a conversation can be handed over to: `Agent` or `Handoff` objects.
         cwd: The folder the work is in, told to tools and permission functions in their contexts; None for
             the one the program is in. It binds nothing: file tools and the shell have a folder of their own.
         audit: Writes down every call, such as an `AuditLog`.
@@ -128,7 +139,7 @@ class Agent:
         ConfigError: An argument cannot work; the message says which and what to do.
     """
 
-    default_mode: ClassVar[str] = "react"
+    default_mode: ClassVar[AgentMode] = "react"
 
     def __init__(
         self,
@@ -136,27 +147,29 @@ class Agent:
         api_key: str | None = None,
         base_url: str | None = None,
         llm: ChatModel | None = None,
-        tools: Iterable[ToolLike] | ToolRegistry | None = None,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
         system_prompt: str = DEFAULT_SYSTEM_PROMPT,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         temperature: float | None = DEFAULT_TEMPERATURE,
-        thinking_level: str = "off",
+        thinking_level: ThinkingLevel = "off",
         emit_reasoning_events: bool = False,
         *,
-        mode: str | None = None,
+        mode: AgentMode | None = None,
         after_tools: str = "",
-        tool_mode: str = "auto",
-        language: str | None = None,
+        tool_mode: ToolMode = "auto",
+        language: Language | None = None,
         prompts: Prompts | None = None,
         profile: Profile | None = None,
-        permission_mode: str = "auto",
+        permission_mode: PermissionMode = "auto",
         permission_rules: PermissionRules | None = None,
         can_use_tool: PermissionFunction | None = None,
         on_ask: AskFunction | None = None,
         hooks: Hooks | None = None,
         budget: Budget | None = None,
         name: str = "",
+        description: str = "",
+        handoffs: Iterable[Agent | Handoff] = (),
         cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
@@ -186,8 +199,11 @@ class Agent:
             hooks=(hooks, Hooks),
             budget=(budget, Budget),
             name=(name, str),
+            description=(description, str),
         )
-        self.tools = all_tools(tools, subagents)
+        self.description = description
+        self._own_tools = all_tools(tools, subagents)
+        self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
         self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
@@ -264,15 +280,47 @@ class Agent:
 
     def run_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> Generator[Event, None, None]:
+    ) -> Generator[AnyEvent, None, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream_sync()
 
     def arun_stream(
         self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[AnyEvent, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, **options).stream()
+
+    def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
+        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
+
+        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
+        agent above hold for it too. In a session it has a session of its own beside that of the run, and
+        goes on where it stood when the program was killed.
+
+        Args:
+            name: As the model sees it; the agent's name if empty.
+            description: What it is good for; that of the agent if empty.
+            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
+                reaches it as JSON.
+
+        Raises:
+            ConfigError: There is no name, or the type has no JSON form.
+        """
+        from pure_agent_loop.subagents.agent_tool import agent_tool
+
+        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
+
+    def add_handoff(self, agent: Agent | Handoff) -> None:
+        """Let conversations be handed over to another agent, such as one that can hand back to this one.
+
+        Raises:
+            ConfigError: It has no name, or that of one there is.
+        """
+        found, self.tools = checked_handoffs(
+            [*self.handoffs.values(), agent], self._kit.name, self._own_tools
+        )
+        self.handoffs.update(found)
+        self._kit = replace(self._kit, tools=self.tools)
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -280,6 +328,12 @@ class Agent:
         Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
         await close_client(self.llm)
+
+    def __repr__(self) -> str:
+        """Without addresses and keys."""
+        name = f"{self._kit.name!r}, " if self._kit.name else ""
+        model = model_of(self.llm) or type(self.llm).__name__
+        return f"<{type(self).__name__} {name}model={model!r}, tools={[each.name for each in self.tools]}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -344,11 +398,11 @@ class Agent:
             HistoryError: `messages` is no list of messages.
             SessionError: The session cannot be opened.
         """
-        given = RunInput(task, messages, self.system_prompt, state, media_parts(media))
+        given = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
         if session_id is None:
             start, kit = begin_run(self._kit, given)
         else:
             from pure_agent_loop.sessions.resume import begin_in_session
 
             start, kit = begin_in_session(self._kit, given, sessions or self._sessions, session_id)
-        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()))
+        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()), self)

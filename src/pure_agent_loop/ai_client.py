@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.result import AgentResult
 
 
@@ -48,4 +48,7 @@ def _answer(result: AgentResult) -> str:
             f"A person has to allow {tools}, and nobody could be asked. Pass on_ask=..., or allow it: "
             "permission_rules=PermissionRules(allow=[...]). Or use run(), whose result has the questions."
         )
+    if result.stop_reason == WAITING_TOOL:
+        tools = ", ".join(dict.fromkeys(repr(call.name) for call in result.open_calls))
+        raise ConfigError(f"The result of {tools} is made elsewhere. Use run(), whose result has open_calls.")
     return result.raise_for_error().content

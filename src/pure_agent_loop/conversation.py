@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,6 +51,9 @@ class Conversation:
     def messages(self, messages: list[Message]) -> None:
         self._history = messages
 
+    def __repr__(self) -> str:
+        return f"<Conversation: {counted(len(self._history), 'message')}>"
+
     async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
         """Say something and wait for the answer.
 
@@ -76,7 +80,7 @@ class Conversation:
         finally:
             self._keep(run)
 
-    async def send_stream(self, task: str, **options: Unpack[SendOptions]) -> AsyncGenerator[Event, None]:
+    async def send_stream(self, task: str, **options: Unpack[SendOptions]) -> AsyncGenerator[AnyEvent, None]:
         """Say something and read the events while they happen; see `send`."""
         run = self._run(task, **options)
         events = run.stream()
@@ -87,7 +91,7 @@ class Conversation:
             await events.aclose()
             self._keep(run)
 
-    def send_stream_sync(self, task: str, **options: Unpack[SendOptions]) -> Generator[Event, None, None]:
+    def send_stream_sync(self, task: str, **options: Unpack[SendOptions]) -> Generator[AnyEvent, None, None]:
         """Say something and read the events while they happen, from sync code; see `send`."""
         run = self._run(task, **options)
         try:

@@ -5,6 +5,7 @@ PureAgentLoopError
 ├── MissingExtraError      an optional package is not installed (also an ImportError)
 ├── LLMError               the model, its server or the way there; `kind` says which
 ├── ToolExecutionError     a tool
+├── Retry                  raised by your code: the model should try again, and why
 ├── LimitExceededError     a limit; used only where a caller asks to have it raised
 ├── HistoryError           a message history that cannot be repaired (also a ValueError)
 ├── AuditError             the audit log cannot be written; the call it was for is not made
@@ -118,6 +119,20 @@ class ToolExecutionError(PureAgentLoopError):
         self.tool_name = "" if message is None else tool_name
         self.message = tool_name if message is None else message
         super().__init__(self.message if message is None else f"Tool '{tool_name}' failed: {message}")
+
+
+class Retry(PureAgentLoopError):  # noqa: N818 - it asks for something, and is no failure of ours
+    """Raise it to send the model back: what it wrote cannot be used, and why. The model reads the text.
+
+    A tool raises it about its arguments, an output check about the answer. Each has a number of tries.
+
+    Args:
+        why: What is wrong and what would be right.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(why)
 
 
 class LimitExceededError(PureAgentLoopError):

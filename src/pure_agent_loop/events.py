@@ -1,17 +1,18 @@
-"""What a run tells the outside: frozen events with one factory each.
+"""What a run tells the outside: frozen events, a class and a factory for each type.
 
 The grammar of a run (``*`` any number, ``?`` at most once):
 
     run    = LOOP_START NOTICE* step* ERROR? LOOP_END
     step   = SOFT_LIMIT? NOTICE* answer (PERMISSION* ACTION+ OBSERVATION+ FILE_CHANGE* NOTICE?)? STEP_END
-    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | RETRY | NOTICE | COMPACTION)*
+    answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | PARTIAL_OUTPUT | RETRY | NOTICE | COMPACTION)*
              REASONING? THOUGHT?
 
-A PART may stand anywhere beside these: one for each change of a fragment of text, of reasoning or of a call.
-So may a TASK: one for each change of a subtask.
+Behind a LOOP_END with the stop reason ``handed_off`` the run of the next agent follows, with its name.
 
-A run that is cancelled, fails or waits for a permission leaves its step where it is: the rest of `step` is
-missing, and calls without an OBSERVATION have their result in the messages of LOOP_END.
+A PART, a TASK or a PROGRESS may stand anywhere: one for each change of a fragment of an answer, of a subtask,
+and for what a call says while it runs. Where a run is cancelled, fails, or waits for an answer or a result,
+the rest of `step` is missing, and results without an OBSERVATION stand in the messages of LOOP_END. A call
+whose result is made elsewhere has an ACTION when it is asked for, and one in the run that goes on with it.
 
 ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
 before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
@@ -19,109 +20,62 @@ before it are known. After a RETRY with ``discard`` set, a view drops the text d
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from pure_agent_loop.support.text import to_jsonable
-
-_TEXT_KEYS = ("content", "result", "prompt", "error", "message")
-
-
-class EventType(str, Enum):
-    """The kinds of events."""
-
-    LOOP_START = "loop_start"
-    THOUGHT = "thought"
-    REASONING = "reasoning"
-    ACTION = "action"
-    OBSERVATION = "observation"
-    SOFT_LIMIT = "soft_limit"
-    ERROR = "error"
-    LOOP_END = "loop_end"
-    TEXT_DELTA = "text_delta"
-    REASONING_DELTA = "reasoning_delta"
-    TOOL_CALL_DELTA = "tool_call_delta"
-    RETRY = "retry"
-    NOTICE = "notice"
-    STEP_END = "step_end"
-    PART = "part"
-    PERMISSION = "permission"
-    COMPACTION = "compaction"
-    FILE_CHANGE = "file_change"
-    TASK = "task"
-
-    def __str__(self) -> str:
-        return self.value
+from pure_agent_loop.kernel.event_data import (
+    TASK_STATES,
+    BaseEvent,
+    EventType,
+    TaskState,
+    kept,
+    keys_of,
+    of_numbers,
+    of_part,
+    of_result,
+    of_task,
+    of_thinking,
+    of_tool,
+    shown,
+)
+from pure_agent_loop.kernel.stop_reasons import StopReason
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that happened in a run.
+class _Factories(type):
+    """The factories of `Event`: on the class, so that an event itself has only its own attributes."""
 
-    Args:
-        type: What kind.
-        step: The step it belongs to, from 1; 0 before the first.
-        data: Its details; the keys are the argument names of the factory.
-        timestamp: Seconds since the epoch.
-    """
+    def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> _Factories:
+        return super().__new__(cls, name, bases, {"__slots__": (), **names})
 
-    type: EventType
-    step: int
-    data: dict[str, Any]
-    timestamp: float = field(default_factory=time.time)
+    def loop_start(cls, task: str, agent: str = "") -> LoopStartEvent:
+        """A run begins. `task` is what was asked, empty when it goes on from a state; `agent` who works."""
+        named = {"agent": agent} if agent else {}
+        return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **named})
 
-    @property
-    def content(self) -> str:
-        """The text this event carries, or an empty string."""
-        for key in _TEXT_KEYS:
-            value = self.data.get(key)
-            if isinstance(value, str):
-                return value
-        return ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form; never fails, whatever a tool was given or returned."""
-        return {
-            "type": self.type.value,
-            "step": self.step,
-            "timestamp": self.timestamp,
-            "data": to_jsonable(self.data),
-        }
-
-    def _repr_html_(self) -> str:
-        """A line for notebooks, escaped."""
-        import html
-
-        return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{html.escape(self.content)}</pre>"
-
-    @classmethod
-    def loop_start(cls, task: str) -> Event:
-        """A run begins. `task` is what was asked, empty when a run goes on from a state."""
-        return cls(EventType.LOOP_START, 0, {"task": task})
-
-    @classmethod
-    def thought(cls, step: int, content: str) -> Event:
+    def thought(cls, step: int, content: str) -> ThoughtEvent:
         """The whole text of an answer, whether or not calls follow it."""
-        return cls(EventType.THOUGHT, step, {"content": content})
+        return ThoughtEvent(EventType.THOUGHT, step, {"content": content})
 
-    @classmethod
-    def reasoning(cls, step: int, content: str) -> Event:
+    def reasoning(cls, step: int, content: str) -> ReasoningEvent:
         """The whole thinking of an answer; only with ``emit_reasoning_events=True``."""
-        return cls(EventType.REASONING, step, {"content": content})
+        return ReasoningEvent(EventType.REASONING, step, {"content": content})
 
-    @classmethod
-    def action(cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "") -> Event:
+    def action(cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "") -> ActionEvent:
         """A tool is about to be called."""
-        return cls(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
+        return ActionEvent(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
 
-    @classmethod
     def observation(
-        cls, step: int, tool: str, result: str, duration: float, call_id: str = "", is_error: bool = False
-    ) -> Event:
-        """A tool's result, as the model reads it. `duration` is in seconds."""
+        cls,
+        step: int,
+        tool: str,
+        result: str,
+        duration: float,
+        call_id: str = "",
+        is_error: bool = False,
+        value: Any = None,
+    ) -> ObservationEvent:
+        """A tool's result, as the model reads it; `value`: as the tool gave it. `duration` is in seconds."""
         data = {
             "tool": tool,
             "result": result,
@@ -129,71 +83,68 @@ class Event:
             "call_id": call_id,
             "is_error": is_error,
         }
-        return cls(EventType.OBSERVATION, step, data)
+        return ObservationEvent(
+            EventType.OBSERVATION, step, data if value is None else {**data, "value": value}
+        )
 
-    @classmethod
-    def soft_limit(cls, step: int, reason: str, prompt: str) -> Event:
+    def soft_limit(cls, step: int, reason: str, prompt: str) -> SoftLimitEvent:
         """A soft limit was reached; `prompt` is the notice the model gets. The run goes on."""
-        return cls(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
+        return SoftLimitEvent(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
 
-    @classmethod
-    def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> Event:
+    def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> ErrorEvent:
         """Something failed. After a fatal one the run ends."""
-        return cls(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
+        return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
 
-    @classmethod
     def loop_end(
         cls,
         step: int,
         stop_reason: str,
         content: str = "",
         messages: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Event:
+    ) -> LoopEndEvent:
         """The run is over. `messages` is the whole history, ready to go on from."""
         data = {"stop_reason": stop_reason, "content": content, "messages": list(messages or ())}
-        return cls(EventType.LOOP_END, step, data)
+        return LoopEndEvent(EventType.LOOP_END, step, data)
 
-    @classmethod
-    def text_delta(cls, step: int, content: str) -> Event:
+    def text_delta(cls, step: int, content: str) -> TextDeltaEvent:
         """The next piece of an answer, while the model writes it."""
-        return cls(EventType.TEXT_DELTA, step, {"content": content})
+        return TextDeltaEvent(EventType.TEXT_DELTA, step, {"content": content})
 
-    @classmethod
-    def reasoning_delta(cls, step: int, content: str) -> Event:
+    def reasoning_delta(cls, step: int, content: str) -> ReasoningDeltaEvent:
         """The next piece of the thinking; only with ``emit_reasoning_events=True``."""
-        return cls(EventType.REASONING_DELTA, step, {"content": content})
+        return ReasoningDeltaEvent(EventType.REASONING_DELTA, step, {"content": content})
 
-    @classmethod
-    def tool_call_delta(cls, step: int, index: int | None, tool: str | None, arguments: str) -> Event:
+    def tool_call_delta(
+        cls, step: int, index: int | None, tool: str | None, arguments: str
+    ) -> ToolCallDeltaEvent:
         """The next piece of a call's arguments. For display only: it may still be dropped."""
-        return cls(EventType.TOOL_CALL_DELTA, step, {"index": index, "tool": tool, "arguments": arguments})
+        return ToolCallDeltaEvent(
+            EventType.TOOL_CALL_DELTA, step, {"index": index, "tool": tool, "arguments": arguments}
+        )
 
-    @classmethod
-    def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> Event:
+    def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> RetryEvent:
         """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1."""
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
-        return cls(EventType.RETRY, step, data)
+        return RetryEvent(EventType.RETRY, step, data)
 
-    @classmethod
-    def notice(cls, step: int, message: str, **details: Any) -> Event:
+    def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
         """Something worth knowing happened (a repaired history, a message put into the run)."""
-        return cls(EventType.NOTICE, step, {"message": message, **details})
+        return NoticeEvent(EventType.NOTICE, step, {"message": message, **details})
 
-    @classmethod
-    def part(cls, step: int, part: Mapping[str, Any]) -> Event:
+    def part(cls, step: int, part: Mapping[str, Any]) -> PartEvent:
         """A fragment of an answer changed its state; `part` is its plain form, see `parts.Part`."""
-        return cls(EventType.PART, step, {"part": dict(part)})
+        return PartEvent(EventType.PART, step, {"part": dict(part)})
 
-    @classmethod
     def permission(
         cls, step: int, tool: str, args: Mapping[str, Any], behavior: str, reason: str = "", call_id: str = ""
-    ) -> Event:
+    ) -> PermissionEvent:
         """A person is asked about a call (``ask``), or it was answered or refused (``allow``, ``deny``)."""
         data = {"tool": tool, "args": dict(args), "behavior": behavior, "reason": reason, "call_id": call_id}
-        return cls(EventType.PERMISSION, step, data)
+        return PermissionEvent(EventType.PERMISSION, step, data)
 
-    @classmethod
-    def compaction(cls, step: int, rung: str, tokens: tuple[int, int], messages: tuple[int, int]) -> Event:
+    def compaction(
+        cls, step: int, rung: str, tokens: tuple[int, int], messages: tuple[int, int]
+    ) -> CompactionEvent:
         """A rule shortened earlier messages: how many tokens, and messages, before and after."""
         data = {
             "rung": rung,
@@ -202,36 +153,269 @@ class Event:
             "messages_before": messages[0],
             "messages_after": messages[1],
         }
-        return cls(EventType.COMPACTION, step, data)
+        return CompactionEvent(EventType.COMPACTION, step, data)
 
-    @classmethod
-    def file_change(cls, step: int, change: Mapping[str, Any]) -> Event:
+    def file_change(cls, step: int, change: Mapping[str, Any]) -> FileChangeEvent:
         """Tools of a step changed a file of the workspace; see `observers.FileChange` for the keys."""
-        return cls(EventType.FILE_CHANGE, step, dict(change))
+        return FileChangeEvent(EventType.FILE_CHANGE, step, dict(change))
 
-    @classmethod
-    def task(cls, step: int, task: Mapping[str, Any]) -> Event:
+    def task(cls, step: int, task: Mapping[str, Any]) -> TaskEvent:
         """A subtask began, got on, or ended; `task` is the plain form of its record."""
-        return cls(EventType.TASK, step, {"task": dict(task)})
+        return TaskEvent(EventType.TASK, step, {"task": dict(task)})
 
-    @classmethod
+    def progress(cls, step: int, tool: str, text: str, call_id: str = "") -> ProgressEvent:
+        """What a call says of itself while it runs."""
+        return ProgressEvent(EventType.PROGRESS, step, {"tool": tool, "text": text, "call_id": call_id})
+
+    def partial_output(cls, step: int, output: Any) -> PartialOutputEvent:
+        """The typed output as far as it is written, in plain form; later ones hold more."""
+        return PartialOutputEvent(EventType.PARTIAL_OUTPUT, step, {"output": output})
+
     def step_end(
         cls, step: int, usage: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None
-    ) -> Event:
+    ) -> StepEndEvent:
         """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
         data = {"usage": dict(usage or {})}
-        return cls(EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)})
+        return StepEndEvent(
+            EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)}
+        )
+
+    def from_dict(cls, plain: Mapping[str, Any], number: int = 0) -> AnyEvent:
+        """The reverse of ``to_dict``.
+
+        Args:
+            plain: The plain form.
+            number: Its place in its stream.
+
+        Raises:
+            KeyError, ValueError: It is no such form.
+        """
+        kind = EventType(plain["type"])
+        return _CLASSES[kind](kind, plain["step"], plain["data"], plain["timestamp"], number)
 
 
-TaskState = Literal[
-    "pending",
-    "running",
-    "waiting_permission",
-    "backgrounded",
-    "completed",
-    "failed",
-    "cancelled",
-    "killed",
-]
-TASK_STATES: tuple[str, ...] = get_args(TaskState)
-Emit = Callable[[Event], Awaitable[None]]  # where events go
+class Event(BaseEvent, metaclass=_Factories):
+    """One thing that happened in a run. Each type has a class with the keys of its `data` as attributes.
+
+    Its `type`; its `step`, from 1, and 0 before the first; `data`, whose keys are the argument names of the
+    factory; the `timestamp`, in seconds since the epoch; the `number` in its run, from 1, 0 outside of one.
+    """
+
+
+class LoopStartEvent(Event):
+    """See `Event.loop_start`."""
+
+    type: Literal[EventType.LOOP_START]
+    task: str = shown()
+    agent: str = shown()
+
+
+class ThoughtEvent(Event):
+    """See `Event.thought`."""
+
+    type: Literal[EventType.THOUGHT]
+    content: str = shown()
+
+
+class ReasoningEvent(Event):
+    """See `Event.reasoning`."""
+
+    type: Literal[EventType.REASONING]
+    content: str = of_thinking()
+
+
+class ActionEvent(Event):
+    """See `Event.action`."""
+
+    type: Literal[EventType.ACTION]
+    tool: str = shown()
+    args: dict[str, Any] = of_tool({})
+    call_id: str = shown()
+
+
+class ObservationEvent(Event):
+    """See `Event.observation`."""
+
+    type: Literal[EventType.OBSERVATION]
+    tool: str = shown()
+    result: str = of_result()
+    duration: float = shown(0.0)
+    call_id: str = shown()
+    is_error: bool = shown(default=False)
+    value: Any = kept(None)
+
+    def _plain_data(self) -> dict[str, Any]:
+        return {name: value for name, value in self.data.items() if name != "value"}
+
+
+class SoftLimitEvent(Event):
+    """See `Event.soft_limit`."""
+
+    type: Literal[EventType.SOFT_LIMIT]
+    reason: str = shown()
+    prompt: str = kept()
+
+
+class ErrorEvent(Event):
+    """See `Event.error`."""
+
+    type: Literal[EventType.ERROR]
+    error: str = kept()
+    fatal: bool = shown(default=False)
+    kind: str = shown("unknown")
+
+
+class LoopEndEvent(Event):
+    """See `Event.loop_end`."""
+
+    type: Literal[EventType.LOOP_END]
+    stop_reason: StopReason = shown()
+    content: str = shown()
+    messages: list[dict[str, Any]] = kept([])
+
+
+class TextDeltaEvent(Event):
+    """See `Event.text_delta`."""
+
+    type: Literal[EventType.TEXT_DELTA]
+    content: str = shown()
+
+
+class ReasoningDeltaEvent(Event):
+    """See `Event.reasoning_delta`."""
+
+    type: Literal[EventType.REASONING_DELTA]
+    content: str = of_thinking()
+
+
+class ToolCallDeltaEvent(Event):
+    """See `Event.tool_call_delta`."""
+
+    type: Literal[EventType.TOOL_CALL_DELTA]
+    index: int | None = shown(None)
+    tool: str | None = shown(None)
+    arguments: str = of_tool()
+
+
+class RetryEvent(Event):
+    """See `Event.retry`."""
+
+    type: Literal[EventType.RETRY]
+    attempt: int = shown(0)
+    delay: float = shown(0.0)
+    error: str = kept()
+    discard: bool = shown(default=False)
+
+
+class NoticeEvent(Event):
+    """See `Event.notice`."""
+
+    type: Literal[EventType.NOTICE]
+    message: str = kept()
+    synthetic: bool = shown(default=False)
+
+
+class PartEvent(Event):
+    """See `Event.part`."""
+
+    type: Literal[EventType.PART]
+    part: dict[str, Any] = of_part()
+
+
+class PermissionEvent(Event):
+    """See `Event.permission`."""
+
+    type: Literal[EventType.PERMISSION]
+    tool: str = shown()
+    args: dict[str, Any] = of_tool({})
+    behavior: Literal["allow", "deny", "ask"] = shown()
+    reason: str = kept()
+    call_id: str = shown()
+
+
+class CompactionEvent(Event):
+    """See `Event.compaction`."""
+
+    type: Literal[EventType.COMPACTION]
+    rung: str = shown()
+    tokens_before: int = shown(0)
+    tokens_after: int = shown(0)
+    messages_before: int = shown(0)
+    messages_after: int = shown(0)
+
+
+class FileChangeEvent(Event):
+    """See `Event.file_change`."""
+
+    type: Literal[EventType.FILE_CHANGE]
+    path: str = shown()
+    kind: Literal["created", "modified", "deleted"] = shown()
+    diff: str = kept()
+    added: int = shown(0)
+    removed: int = shown(0)
+    is_binary: bool = shown(default=False)
+
+
+class TaskEvent(Event):
+    """See `Event.task`."""
+
+    type: Literal[EventType.TASK]
+    task: dict[str, Any] = of_task()
+
+
+class ProgressEvent(Event):
+    """See `Event.progress`."""
+
+    type: Literal[EventType.PROGRESS]
+    tool: str = shown()
+    text: str = of_tool()
+    call_id: str = shown()
+
+
+class PartialOutputEvent(Event):
+    """See `Event.partial_output`."""
+
+    type: Literal[EventType.PARTIAL_OUTPUT]
+    output: Any = shown(None)
+
+
+class StepEndEvent(Event):
+    """See `Event.step_end`."""
+
+    type: Literal[EventType.STEP_END]
+    usage: dict[str, Any] = of_numbers()
+    context: dict[str, Any] = of_numbers()
+
+
+AnyEvent: TypeAlias = (
+    LoopStartEvent
+    | ThoughtEvent
+    | ReasoningEvent
+    | ActionEvent
+    | ObservationEvent
+    | SoftLimitEvent
+    | ErrorEvent
+    | LoopEndEvent
+    | TextDeltaEvent
+    | ReasoningDeltaEvent
+    | ToolCallDeltaEvent
+    | RetryEvent
+    | NoticeEvent
+    | PartEvent
+    | PermissionEvent
+    | CompactionEvent
+    | FileChangeEvent
+    | TaskEvent
+    | ProgressEvent
+    | PartialOutputEvent
+    | StepEndEvent
+)
+
+_CLASSES: Mapping[EventType, type[AnyEvent]] = {
+    EventType(re.sub("(?<!^)(?=[A-Z])", "_", each.__name__.removesuffix("Event")).lower()): each
+    for each in get_args(AnyEvent)
+}
+BaseEvent.KEYS.update({kind: keys_of(each) for kind, each in _CLASSES.items()})
+Emit = Callable[[AnyEvent], Awaitable[None]]  # where events go
+__all__ = ["TASK_STATES", "AnyEvent", "Emit", "Event", "EventType", "TaskState"]
+__all__ += [each.__name__ for each in _CLASSES.values()]

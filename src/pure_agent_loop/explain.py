@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.kernel.equip import with_toolsets
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
@@ -24,6 +25,7 @@ from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.permissions import Rule
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
@@ -93,6 +95,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
         events.append(event)
 
     recorder = _Recorder(takes_meta=takes_meta(kit.client))
+    kit = with_toolsets(kit)
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
     run_sync(run_loop(state, quiet))
     if recorder.asked is None:
@@ -161,7 +164,8 @@ def _budget(budget: Budget) -> dict[str, Any]:
 def _permission(tool: Tool, kit: Kit) -> str:
     """What happens to a call of the tool, as far as that can be said before there is one."""
     policy = kit.permissions
-    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None)
+    asks = say("destructive") if tool.destructive is True else ""
+    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks)
     parts = [f"{said.behavior} ({said.message.rstrip('.')})" if said.message else said.behavior]
     if said.behavior == "deny":
         return parts[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
@@ -20,7 +20,7 @@ from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.start import start_state
 from pure_agent_loop.support.secrets.redaction import redactor_for
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 DEFAULT_MAX_STEPS = 15
 
@@ -34,7 +34,7 @@ class LoopRun:
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[AnyEvent]:
         return self._run.stream()
 
     async def _answer(self) -> str:
@@ -68,7 +68,7 @@ class ReactLoop:
     def __init__(
         self,
         llm: ChatModel | None = None,
-        tool_registry: ToolRegistry | Iterable[ToolLike] | None = None,
+        tool_registry: ToolRegistry | Iterable[ToolLike | Toolset] | None = None,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         *,

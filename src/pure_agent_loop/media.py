@@ -1,35 +1,40 @@
-"""Media that come with a task: each becomes a checked part of the user's message, before the run begins."""
+"""Images, PDF and sound, with a task or out of a tool: each becomes a checked part of a message."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import mimetypes
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.support.image_headers import READERS
 
-MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any]"
+MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
+MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # and the types of their parts
 
 
 def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
     """Media as parts of a message, in order.
 
     Args:
-        media: Paths of image files (read with the rights of this program), bytes, ``data:`` URLs, or ready
-            parts: ``{"type": "image_url", "image_url": {"url": "https://..."}}`` lets the server fetch it.
+        media: Images (PNG, JPEG, GIF, WebP), PDF or sound (WAV, MP3): `Image`, `File`, paths (read with the
+            rights of this program), bytes, ``data:`` URLs, or ready parts:
+            ``{"type": "image_url", "image_url": {"url": "https://..."}}`` lets the server fetch it.
 
     Raises:
         ConfigError: It is no list of these.
-        ImageError: One of them is no image that can be sent.
+        ImageError: One of them cannot be sent.
     """
     if media is None:
         return []
-    if isinstance(media, (str, bytes, os.PathLike, Mapping)) or not hasattr(media, "__iter__"):
+    if isinstance(media, (str, bytes, os.PathLike, Mapping, Image, File)) or not hasattr(media, "__iter__"):
         raise ConfigError(f"media must be a list of paths, bytes, data URLs or parts; it is {media!r:.80}.")
     return [_part(item, number) for number, item in enumerate(media)]
 
@@ -38,21 +43,25 @@ def _part(item: MediaItem, number: int) -> dict[str, Any]:
     name = f"media[{number}]"
     if isinstance(item, Mapping):
         return _ready_part(item, name)
+    if isinstance(item, (Image, File)):
+        return item.to_part(name)
     if isinstance(item, (bytes, bytearray)):
-        return image_part(bytes(item), name=name)
+        return media_part(bytes(item), name=name)
     if isinstance(item, str) and item[:5].lower() == "data:":
-        return image_part(_decoded(item, name), name=name)
+        return media_part(_decoded(item, name), name=name)
     if isinstance(item, str) and item[:8].lower().startswith(("http://", "https://")):
         raise ImageError(
             f"{name} is an address on the network, which is not fetched. To let the server fetch it, give "
             '{"type": "image_url", "image_url": {"url": "https://..."}}.'
         )
     if isinstance(item, (str, os.PathLike)):
-        return image_part(_read(Path(item)), name=str(item))
+        return media_part(_read(Path(item)), name=str(item))
     raise ConfigError(f"{name} must be a path, bytes, a data URL or a part; it is {item!r:.80}.")
 
 
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if item.get("type") in ("file", "input_audio"):
+        return _ready_file(item, name)
     image = item.get("image_url")
     url = image.get("url") if isinstance(image, Mapping) else None
     if item.get("type") != "image_url" or not isinstance(image, Mapping) or not isinstance(url, str):
@@ -65,9 +74,25 @@ def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, **detail}}
 
 
+def _ready_file(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+    inner = item.get(item["type"])
+    data = (
+        inner.get("file_data" if item["type"] == "file" else "data") if isinstance(inner, Mapping) else None
+    )
+    if not isinstance(inner, Mapping) or not isinstance(data, str):
+        raise ConfigError(f"{name}: a part of the type {item['type']!r} needs its data; give a File instead.")
+    shown = str(inner.get("filename") or name)
+    checked = media_part(
+        _decoded(data if data[:5].lower() == "data:" else f";base64,{data}", shown), name=shown
+    )
+    if checked["type"] != item["type"]:
+        raise ImageError(f"{name}: its data are none of the type {item['type']!r}.")
+    return checked
+
+
 def _decoded(url: str, name: str) -> bytes:
     head, _, text = url.partition(",")
-    if not head.lower().endswith(";base64") or len(text) > MAX_BYTES * 2:
+    if not head.lower().endswith(";base64") or len(text) > MAX_FILE_BYTES * 2:
         raise ImageError(
             f"{name}: the data URL must be data:image/...;base64,... of at most {MAX_BYTES:,} bytes."
         )
@@ -80,13 +105,14 @@ def _decoded(url: str, name: str) -> bytes:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)  # one byte more shows that it is too large
+            return file.read(MAX_FILE_BYTES + 1)  # one byte more shows that it is too large
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ImageError(f"{path} cannot be read: {reason}.") from error
 
 
 MAX_BYTES = 5_000_000
+MAX_FILE_BYTES = 20_000_000
 MAX_SIDE = 8_000
 _SHOWN_NAME = 100
 
@@ -106,7 +132,193 @@ class ImageInfo(NamedTuple):
 
 
 class ImageError(PureAgentLoopError, ValueError):
-    """An image cannot be sent. The message names it and says what to do."""
+    """An image or another file cannot be sent. The message names it and says what to do."""
+
+
+class _Source(NamedTuple):
+    """What was given to an `Image` or a `File`: exactly one of these."""
+
+    data: bytes | None
+    path: str | os.PathLike[str] | None
+    url: str | None = None
+
+    def check(self, what: str) -> None:
+        """Refuse none, several, and other types.
+
+        Raises:
+            ConfigError: The message says which.
+        """
+        names = [name for name, value in zip(self._fields, self, strict=True) if value is not None]
+        if len(names) != 1:
+            raise ConfigError(f"{what} needs one of data=, path=, url=; it has {', '.join(names) or 'none'}.")
+        kinds: tuple[Any, ...] = ((bytes, bytearray), (str, os.PathLike), str)
+        for name, value, kind in zip(self._fields, self, kinds, strict=True):
+            if value is not None and not isinstance(value, kind):
+                kind_words = "bytes; a file is path=..." if name == "data" else "text"
+                raise ConfigError(f"{what}: {name} must be {kind_words}; it is {value!r:.80}.")
+        if self.url is not None and not self.url.startswith("https://"):
+            raise ConfigError(f"{what}: url must begin with https://; it is {self.url!r:.80}.")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Image:
+    """An image for a model: what a tool returns, or one of ``media=``. Give one of these.
+
+    Args:
+        data: The bytes of a PNG, JPEG, GIF or WebP file.
+        path: Such a file. It is read when the result is made.
+        url: An ``https://`` address that the model's server fetches.
+
+    Raises:
+        ConfigError: It is none of these, or several.
+    """
+
+    data: bytes | None = None
+    path: str | os.PathLike[str] | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        _Source(self.data, self.path, self.url).check("Image")
+
+    def __repr__(self) -> str:
+        return f"Image({_source_words(self.data, self.path or self.url)})"
+
+    def to_part(self, name: str = "image") -> dict[str, Any]:
+        """The image as a part of a message.
+
+        Args:
+            name: What to call it in errors if it has no path.
+
+        Raises:
+            ImageError: It cannot be read or sent.
+        """
+        if self.url is not None:
+            return {"type": "image_url", "image_url": {"url": self.url}}
+        if self.path is not None:
+            return image_part(_read(Path(self.path)), name=str(self.path))
+        return image_part(bytes(self.data or b""), name=name)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class File:
+    """A PDF, a sound or a text for a model: what a tool returns, or one of ``media=``.
+
+    Args:
+        data: Its bytes.
+        path: The file itself, instead. It is read when the result is made.
+        media_type: Such as ``application/pdf``; from the path's ending if empty.
+        name: What the model calls it; the path's name if empty.
+
+    Raises:
+        ConfigError: There is neither data nor a path, or both.
+    """
+
+    data: bytes | None = None
+    path: str | os.PathLike[str] | None = None
+    media_type: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _Source(self.data, self.path).check("File")
+        words: tuple[object, ...] = (self.media_type, self.name)
+        if not all(isinstance(each, str) for each in words):
+            raise ConfigError(f"File: media_type and name must be text; they are {words!r:.80}.")
+        if self.path is None and not self.media_type:
+            raise ConfigError("File(data=...) needs media_type=..., such as 'application/pdf'.")
+
+    def __repr__(self) -> str:
+        return f"File({_source_words(self.data, self.path)}, {self.type!r})"
+
+    @property
+    def type(self) -> str:
+        """Its media type, in small letters and without parameters."""
+        found = self.media_type or mimetypes.guess_type(str(self.path))[0] or "application/octet-stream"
+        return found.partition(";")[0].strip().lower()
+
+    def read(self) -> bytes:
+        """Its bytes.
+
+        Raises:
+            ImageError: It cannot be read.
+        """
+        return bytes(self.data) if self.data is not None else _read(Path(self.path or ""))
+
+    def to_part(self, name: str = "file") -> dict[str, Any]:
+        """The file as a part of a message; a text is one of text.
+
+        Args:
+            name: What to call it if it has no name of its own.
+
+        Raises:
+            ImageError: It cannot be read or sent.
+        """
+        shown = self.name or (Path(self.path).name if self.path is not None else name)
+        data = self.read()
+        if self.type.startswith("text/") or self.type in _TEXT_TYPES or self.type.endswith(("+json", "+xml")):
+            if len(data) > MAX_FILE_BYTES:
+                raise ImageError(say("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
+            return {"type": "text", "text": data.decode("utf-8", "replace")}
+        return media_part(data, name=shown)
+
+
+_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+
+
+def _source_words(data: bytes | None, place: object) -> str:
+    return repr(str(place)) if data is None else f"{len(data):,} bytes"
+
+
+def media_part(data: bytes, *, name: str) -> dict[str, Any]:
+    """An image, a PDF or a sound as a part of a message: its bytes say what it is.
+
+    Args:
+        data: The bytes.
+        name: What to call it.
+
+    Raises:
+        ImageError: It is none of these, is cut off, or is too large.
+    """
+    form = next((form for begins, form in _FILES if begins(data)), None)
+    if form is None:
+        return image_part(data, name=name)
+    if len(data) > MAX_FILE_BYTES:
+        raise ImageError(say("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES))
+    text = base64.b64encode(data).decode("ascii")
+    if form != "pdf":
+        return {"type": "input_audio", "input_audio": {"data": text, "format": form}}
+    filename = Path(name).name if name.lower().endswith(".pdf") else "document.pdf"
+    file = {"filename": filename, "file_data": f"data:application/pdf;base64,{text}"}
+    return {"type": "file", "file": file}
+
+
+_FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (lambda data: data.startswith(b"%PDF-"), "pdf"),
+    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WAVE", "wav"),
+    (lambda data: data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")), "mp3"),
+)
+
+
+def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
+    """What a part of a message is, in a few words for a model: its kind, its size.
+
+    Args:
+        part: It, whoever wrote it.
+        measured: Say also how many pixels an image has; it is one that was checked.
+    """
+    kind = str(part.get("type"))
+    inner = part.get(kind)
+    found = inner if isinstance(inner, Mapping) else {}
+    text = str(found.get("url") or found.get("file_data") or found.get("data") or "")
+    if text.startswith("https://"):
+        return say("media_at", kind="image", url=text[:200])
+    head, _, data = text.rpartition(",")
+    label = f"audio/{found.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0] or kind
+    name = f"{found['filename']}, " if found.get("filename") else ""
+    size = ""
+    if measured and kind == "image_url":
+        info = inspect_image(base64.b64decode(data), name="image")
+        size = f"{info.width} x {info.height}, "
+    return say("media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4 - data[-2:].count("="))
 
 
 def image_part(data: bytes, *, name: str) -> dict[str, Any]:
@@ -137,7 +349,7 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
     shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
     if len(data) > MAX_BYTES:
         raise ImageError(say("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
-    reader = next((read for begins, read in _READERS if begins(data)), None)
+    reader = next((read for begins, read in READERS if begins(data)), None)
     if reader is None:
         raise ImageError(say("no_image", name=shown))
     try:
@@ -148,78 +360,3 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
         size = {"width": found.width, "height": found.height}
         raise ImageError(say("image_sides", name=shown, limit=MAX_SIDE, **size))
     return found
-
-
-def _png(data: bytes) -> tuple[str, int, int]:
-    length, name, width, height = struct.unpack_from(">I4sII", data, 8)
-    if name != b"IHDR" or length != 13:
-        raise ValueError("no header")
-    at = 8
-    while True:
-        length, name = struct.unpack_from(">I4s", data, at)
-        at += 12 + length
-        if at > len(data):
-            raise ValueError("cut off")
-        if name == b"IEND":
-            return "png", width, height
-
-
-_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers that stand alone
-_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
-def _jpeg(data: bytes) -> tuple[str, int, int]:
-    at, size = 2, (0, 0)
-    while True:
-        if data[at] != 0xFF:
-            raise ValueError("no marker")
-        while data[at] == 0xFF:
-            at += 1
-        marker, at = data[at], at + 1
-        if marker in _NO_LENGTH:
-            continue
-        if marker == 0xD9:
-            raise ValueError("no picture")
-        (length,) = struct.unpack_from(">H", data, at)
-        if length < 2:
-            raise ValueError("no length")
-        if marker in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 3)
-            size = (width, height)
-        at += length
-        if marker == 0xDA:  # the picture itself follows
-            break
-    if data.rfind(b"\xff\xd9") < at:
-        raise ValueError("cut off")
-    return "jpeg", *size
-
-
-def _gif(data: bytes) -> tuple[str, int, int]:
-    width, height = struct.unpack_from("<HH", data, 6)
-    if not data.rstrip(b"\0").endswith(b";"):
-        raise ValueError("cut off")
-    return "gif", width, height
-
-
-def _webp(data: bytes) -> tuple[str, int, int]:
-    (size,) = struct.unpack_from("<I", data, 4)
-    if size + 8 > len(data):
-        raise ValueError("cut off")
-    kind = data[12:16]
-    if kind == b"VP8X":
-        return "webp", 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
-    if kind == b"VP8L":
-        (bits,) = struct.unpack_from("<I", data, 21)
-        return "webp", 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if kind == b"VP8 ":
-        width, height = struct.unpack_from("<HH", data, 26)
-        return "webp", width & 0x3FFF, height & 0x3FFF
-    raise ValueError("no picture")
-
-
-_READERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], tuple[str, int, int]]], ...] = (
-    (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), _png),
-    (lambda data: data.startswith(b"\xff\xd8\xff"), _jpeg),
-    (lambda data: data.startswith((b"GIF87a", b"GIF89a")), _gif),
-    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", _webp),
-)

@@ -6,7 +6,8 @@ The order, from the strongest to the weakest:
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool itself promises to
     make the call so that it changes nothing. A refusal of the tool itself denies in every mode.
 3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
-4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself.
+4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself, and a tool marked
+    ``destructive`` about which no rule says ``allow``.
 5.  An allow rule allows; so does the tool itself.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
     the others.
@@ -294,6 +295,7 @@ class PermissionPolicy:
         read_only: bool,
         own: Permission | None = None,
         judges: bool = False,
+        asks: str = "",
     ) -> Permission:
         """What the rules and the mode say about a call; see the top of this file.
 
@@ -304,6 +306,7 @@ class PermissionPolicy:
             own: What the tool itself says.
             judges: The tool judges its calls. Then allow rules on arguments are left to it: whether a text
                 fits a pattern says too little about what it does.
+            asks: Why a person is to be asked in every mode but ``bypass``, unless a rule allows the call.
         """
         denied = self.rules.find("deny", tool, args)
         if denied is not None:
@@ -316,6 +319,8 @@ class PermissionPolicy:
         asked = self.rules.find("ask", tool, args)
         if asked is not None and self.mode != "bypass":
             return Permission("ask", say("rule_asks", rule=asked.text))
+        if asks and self.mode != "bypass" and not self._allows(tool, args, judges=judges):
+            return Permission("ask", asks)
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
         if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):

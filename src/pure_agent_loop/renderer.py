@@ -204,6 +204,10 @@ class Renderer:
             Segment(body, "error" if failed else "dim"),
         ]
 
+    def _progress(self, event: Event) -> list[Segment]:
+        name, text = one_line(str(event.data.get("tool", ""))), one_line(safe_text(event.content))
+        return [Segment(".. ", "label"), Segment(name, "name"), Segment(f" {text}", "dim")] if text else []
+
     def _soft_limit(self, event: Event) -> list[Segment]:
         reason = str(event.data.get("reason", ""))
         return [Segment(f"-- {reason}: the model was asked to check its course", "warning")]
@@ -286,6 +290,7 @@ _TEMPLATES: Mapping[EventType, Callable[[Renderer, Event], list[Segment]]] = {
     EventType.REASONING: Renderer._text,
     EventType.ACTION: Renderer._action,
     EventType.OBSERVATION: Renderer._observation,
+    EventType.PROGRESS: Renderer._progress,
     EventType.SOFT_LIMIT: Renderer._soft_limit,
     EventType.ERROR: Renderer._error,
     EventType.RETRY: Renderer._retry,

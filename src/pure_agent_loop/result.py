@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.kernel.stop_reasons import StopReason
+from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +29,35 @@ class AgentResult:
         stop_reason: Why it ended; ``completed`` when the model gave its answer.
         messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
         state: The state behind it all.
+        previous: What the agent gave that handed over to this one, with ``handed_off``; None if none did.
     """
 
     content: str
     steps: int
     total_tokens: TokenUsage
-    events: list[Event] = field(repr=False)
-    stop_reason: str
+    events: list[AnyEvent] = field(repr=False)
+    stop_reason: StopReason
     messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
+    previous: AgentResult | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def from_state(cls, state: QueryState, events: list[Event], prompts: Prompts = ENGLISH) -> AgentResult:
+    def from_state(cls, state: QueryState, events: list[AnyEvent], prompts: Prompts = ENGLISH) -> AgentResult:
         """Sum up a state that has stopped."""
         return cls(
             content=state.content,
             steps=state.turn_count,
             total_tokens=state.usage,
             events=events,
-            stop_reason=str(state.stop_reason),
+            stop_reason=cast("StopReason", str(state.stop_reason)),
             messages=state.history(prompts.tool_waiting),
             state=state,
         )
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that the run was handed over to; empty for the one that was asked."""
+        return self.state.handed_to[-1] if self.state.handed_to else ""
 
     @property
     def usage(self) -> TokenUsage:
@@ -67,6 +77,15 @@ class AgentResult:
         ``agent.run(None, state=result.state)``.
         """
         return self.state.questions
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls whose results are made elsewhere; `stop_reason` is ``waiting_tool``.
+
+        Bring each with ``result.state.give_result(call.id, ...)``, then go on with
+        ``agent.run(None, state=result.state)``.
+        """
+        return self.state.open_calls
 
     @property
     def error(self) -> str:
@@ -90,7 +109,31 @@ class AgentResult:
     def __str__(self) -> str:
         return self.content
 
-    def _repr_markdown_(self) -> str:
-        """The answer, for notebooks."""
-        cost = f"{self.stop_reason}, {self.steps} steps, {self.usage.total_tokens} tokens"
-        return f"{self.content}\n\n<small>{cost}</small>"
+    def _repr_html_(self) -> str:
+        """The answer and how it came about, for notebooks."""
+        counts = f"{counted(self.steps, 'step')}, {counted(self.usage.total_tokens, 'token')}"
+        return as_html(self.content, f"{self.stop_reason}, {counts}", self.events)
+
+
+def as_html(content: str, about: str, events: Sequence[AnyEvent]) -> str:
+    """What a notebook shows of a run: escaped and bounded, without a script.
+
+    Args:
+        content: The answer.
+        about: How it stands.
+        events: What has happened.
+    """
+    shown = [event for event in events if event.type in _SHOWN][-MOST_LINES:]
+    items = "".join(f"<li><pre>{html.escape(_line(event))}</pre></li>" for event in shown)
+    head = f"<pre>{html.escape(shorten(content, 20_000))}</pre><small>{html.escape(about)}</small>"
+    summary = f"<summary>{counted(len(shown), 'event')}</summary>"
+    return f"<div>{head}<details>{summary}<ul>{items}</ul></details></div>"
+
+
+MOST_LINES = 200
+_SHOWN = frozenset((EventType.ACTION, EventType.OBSERVATION, EventType.NOTICE, EventType.ERROR))
+
+
+def _line(event: AnyEvent) -> str:
+    words = as_text(event.args) if event.type is EventType.ACTION else event.content
+    return f"{event.type.value} {event.data.get('tool', '')}: {shorten(words, 500)}"

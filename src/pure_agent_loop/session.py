@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.llm.messages import Message, to_wire
+from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.sessions import (
     JsonlStore,
@@ -20,7 +21,7 @@ from pure_agent_loop.sessions import (
 )
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
-from pure_agent_loop.sessions.questions import answer_question, open_questions
+from pure_agent_loop.sessions.questions import answer_question, give_result, open_calls, open_questions
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.support.abilities import able
@@ -107,12 +108,13 @@ class SessionManager:
         )
 
     def waiting(self) -> Sequence[SessionInfo]:
-        """The sessions that wait for an answer of a person, the one used last first. Changes nothing."""
+        """The sessions that wait for a person or a result made elsewhere, the one used last first."""
         return [info for info in self.store.list() if self._is_waiting(info.id)]
 
     def _is_waiting(self, session_id: str) -> bool:
         try:
-            return bool(self.questions(session_id))
+            records = self.store.read(session_id).records
+            return bool(open_questions(records) or open_calls(records))
         except SessionError:  # it cannot be read, or is gone by now; `load` says why
             return False
 
@@ -139,6 +141,30 @@ class SessionManager:
             SessionError: The session is not there, is in use, or cannot be read or written.
         """
         answer_question(self.store, session_id, call_id, verdict, message)
+
+    def open_calls(self, session_id: str) -> Sequence[ToolCall]:
+        """The calls of a session whose results are made elsewhere and have not come. Changes nothing.
+
+        Raises:
+            ConfigError: The id cannot be one.
+            SessionError: It is not there, or cannot be read.
+        """
+        return open_calls(self.store.read(session_id).records)
+
+    def give_result(self, session_id: str, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring a result, from any process. Nothing runs; ``Agent.run(None, session_id=...)`` goes on.
+
+        Args:
+            session_id: Which session.
+            call_id: Which of its `open_calls`.
+            result: Text, or what has a JSON form.
+            is_error: The call failed; `result` says how.
+
+        Raises:
+            ConfigError: The result of no such call is awaited.
+            SessionError: The session is not there, is in use, or cannot be read or written.
+        """
+        give_result(self.store, session_id, call_id, result, is_error=is_error)
 
     def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
         """Make a new session that begins as another one did.

@@ -1,4 +1,4 @@
-"""Tools: functions a model may call, and the registry that holds them by name.
+"""Tools: functions a model may call, sets of them that change from step to step, and the registry of both.
 
 A tool never raises through here for an error of its own: whatever happens becomes a `ToolOutcome`,
 because the model has to read it.
@@ -6,70 +6,60 @@ because the model has to read it.
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import inspect
-import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, overload
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
-from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.tools.values import ToolOutcome, failed
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
-from pure_agent_loop.schema.examples import Example, checked_examples
-from pure_agent_loop.schema.given import GivenSchema
-from pure_agent_loop.schema.tidy import with_texts
-from pure_agent_loop.support.text import as_text, safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.schema.build import ToolArgumentError
+from pure_agent_loop.schema.calling import call_function, made, unwrapped
+from pure_agent_loop.schema.described import Described, check_name
+from pure_agent_loop.schema.examples import Example
+from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.text import safe_str
 
-NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+__all__ = [
+    "StepContext",
+    "Tool",
+    "ToolLike",
+    "ToolOutcome",
+    "ToolRegistry",
+    "Toolset",
+    "as_tool",
+    "failed",
+    "tool",
+]
+
+if TYPE_CHECKING:  # with defaults, so that `Tool` alone is any tool
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R_co = TypeVar("R_co", default=Any, covariant=True)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P, R_co = ParamSpec("P"), TypeVar("R_co", covariant=True)
+
 DICT_KEYS = {"name", "description", "parameters", "function"}
+Destructive = bool | Callable[[dict[str, Any]], bool]
+_FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted")
+_CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "function"}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """What came of one call.
-
-    Args:
-        text: What the model reads.
-        is_error: True if the call failed.
-        is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
-            plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
-            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
-        is_background: True if the work goes on beside the run, and a message will tell what came of it.
-    """
-
-    text: str
-    is_error: bool = False
-    is_interrupt: bool = False
-    spent: dict[str, Any] | None = None
-    is_background: bool = False
-
-
-def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
-    """The outcome of a call that failed, in the words the model reads.
-
-    Args:
-        prompts: The words.
-        tool: Name of the tool.
-        kind: Name of the error's type.
-        error: What happened.
-        interrupt: True if it was Ctrl-C.
-    """
-    text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
-    return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
-
-
-class Tool:
+class Tool(Described, Generic[P, R_co]):
     """A function a model may call. Make one with `tool`; calling it calls the function.
 
     Args:
-        function: Sync (then it runs in a worker thread) or async.
+        function: Sync (then it runs in a worker thread) or async. None, with `name` and `parameters`, for a
+            tool that its `Toolset` calls, or one that is `external`.
         name: As the model sees it; the function's name if None.
         description: What it does, for the model; from the docstring if None.
         parameters: A JSON Schema for the arguments; from the annotations if None.
@@ -77,7 +67,13 @@ class Tool:
         timeout: Seconds it may take; None for the run's default, ``float("inf")`` for no limit.
         read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
             without a question.
+        destructive: What it does cannot be taken back, so a person is asked in every mode but ``bypass``
+            unless a rule allows the call; or a function of the arguments that says so.
         polls: It asks for something that changes by itself, so equal calls in a row are no loop.
+        exclusive: No other call of its round runs beside it.
+        retries: How often in a row it may send the model back with `Retry` before its calls are refused.
+        external: Its result is made elsewhere, by a browser or another service: a run with such a call ends
+            with ``waiting_tool``, and goes on when the result was given. The function is only described.
         examples: Worked examples for models that tools are put to as JSON or text: what a user asks and the
             arguments for it, such as ``("What is in the music folder?", {"path": "music"})``.
         judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none; it may
@@ -88,12 +84,12 @@ class Tool:
             them as data.
 
     Raises:
-        ConfigError: The name cannot be used, or a parameter has no annotation.
+        ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
     """
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R_co] | None,
         *,
         name: str | None = None,
         description: str | None = None,
@@ -101,77 +97,73 @@ class Tool:
         idempotent: bool = False,
         timeout: float | None = None,
         read_only: bool = False,
+        destructive: Destructive = False,
         polls: bool = False,
+        exclusive: bool = False,
+        retries: int = 2,
+        external: bool = False,
         judge: Judge | None = None,
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
         untrusted: bool = False,
     ) -> None:
-        if not callable(function):
-            raise ConfigError(f"A tool must be a function, a Tool or a dict; it is {function!r:.80}.")
-        self.function = function
-        self.name = name if name is not None else _name_of(function)
-        if not _is_name(self.name):
-            raise ConfigError(
-                f"Tool name {self.name!r} cannot be used: servers accept 1 to 64 letters, digits, _ and -. "
-                "Give another one with @tool(name='...')."
-            )
-        if timeout is not None and not _is_positive(timeout):
-            raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
-        if parameters is not None and not _is_mapping(parameters):
-            raise ConfigError(
-                f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
-            )
-        self.idempotent = idempotent
+        super().__init__(function, name, description, parameters, examples, words)
+        self._function = function
         self.timeout = timeout
+        self.retries = retries
+        self._check()
+        self.idempotent = idempotent
         self.read_only = read_only
+        self.destructive = destructive
         self.polls = polls
+        self.exclusive = exclusive
+        self.external = external
         self.untrusted = untrusted
         self.judge = judge
-        self.examples = checked_examples(self.name, examples)
-        self._words = words or {}
-        self._description = description
-        self._given = None if parameters is None else GivenSchema(dict(parameters))
-        self._signature = check_signature(function) if parameters is None else None
-        self.is_async = inspect.iscoroutinefunction(_unwrapped(function))
 
-    @cached_property
-    def schema(self) -> ToolSchema | GivenSchema:
-        """How arguments are described and checked; built when first needed, since that loads pydantic."""
-        return self._given or build_schema(self._signature or self.function)
+    def _check(self) -> None:
+        check_name(self.name)
+        timeout: object = self.timeout
+        retries: object = self.retries
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+            raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ConfigError(f"Tool {self.name!r}: retries={retries!r} must be a whole number, 0 or more.")
 
     @property
-    def description(self) -> str:
-        """What the model is told about it."""
-        return self._description if self._description is not None else self.schema.description
+    def function(self) -> Callable[P, R_co]:
+        """The function itself; of a tool without one a function that says so."""
+        return self._function or cast("Callable[P, R_co]", partial(_nowhere, self.name))
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """JSON Schema of the arguments."""
-        return self.schema.parameters
+    def is_bound(self) -> bool:
+        """True if it can be called by itself: it has a function."""
+        return self._function is not None
 
-    def to_openai_schema(self, prompts: Prompts | None = None) -> dict[str, Any]:
-        """The tool as an entry of a request's ``tools``.
+    @property
+    def is_async(self) -> bool:
+        """True if its function is async; else it runs in a thread."""
+        return self._function is None or inspect.iscoroutinefunction(unwrapped(self._function))
 
-        Args:
-            prompts: Whose language it is described in; what the tool itself says if None.
+    def changed(self, **changes: Any) -> Tool[P, R_co]:
+        """A copy with another ``name``, ``description``, ``function``, ``judge`` or other option of `Tool`.
+
+        Raises:
+            ConfigError: There is no such option, or it cannot be changed.
         """
-        words = None if prompts is None else prompts.tools.get(self.name, self._words.get(prompts.language))
-        description = self.description if words is None else words.description
-        parameters = (
-            self.parameters if words is None else with_texts(self.parameters, words.parameters, self.name)
-        )
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": description, "parameters": parameters},
-        }
+        if unknown := changes.keys() - _CHANGEABLE:
+            raise ConfigError(f"Of a tool {', '.join(sorted(unknown))} cannot be changed.")
+        _ = self.schema  # built once, for all copies
+        made = copy.copy(self)
+        if "description" in changes:
+            changes["_description"], made._words = changes.pop("description"), {}
+        if "function" in changes:
+            changes["_function"] = changes.pop("function")
+        vars(made).update(changes)
+        made._check()
+        return made
 
-    def examples_for(self, prompts: Prompts) -> Sequence[Example]:
-        """Its worked examples, in the language of a run."""
-        words = prompts.tools.get(self.name, self._words.get(prompts.language))
-        return self.examples if words is None or words.examples is None else words.examples
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, as if it were no tool."""
         return self.function(*args, **kwargs)
 
@@ -188,80 +180,30 @@ class Tool:
 
     async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Check the arguments and call the tool. Raises nothing but a real cancellation."""
-        fail = partial(failed, prompts, self.name)
         try:
             kwargs = self.schema.validate(args)
         except ToolArgumentError as error:
-            return fail("InvalidArguments", prompts.tool_arguments.format(problem=error))
+            problem = prompts.tool_arguments.format(problem=error)
+            return failed(prompts, self.name, "InvalidArguments", problem)
         except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
-            return fail(type(error).__name__, safe_str(error))
-        try:
-            result = await self._call(kwargs)
-            return result if isinstance(result, ToolOutcome) else ToolOutcome(as_text(result))
-        except asyncio.CancelledError:
-            if _is_being_cancelled():
-                raise
-            return fail("CancelledError", say("cancelled_itself"))
-        except KeyboardInterrupt:
-            return fail("KeyboardInterrupt", say("interrupted"), interrupt=True)
-        except ToolExecutionError as error:  # the message around it names the tool
-            return fail(type(error).__name__, safe_str(error.message))
-        except BaseException as error:  # noqa: BLE001 - not even SystemExit may end the host program
-            return fail(type(error).__name__, safe_str(error))
+            return failed(prompts, self.name, type(error).__name__, safe_str(error))
+        call = partial(call_function, self.function, kwargs, is_async=self.is_async)
+        return await made(call, self.name, prompts)
 
-    async def _call(self, kwargs: dict[str, Any]) -> Any:
-        if self.is_async:
-            return await self.function(**kwargs)
-        result = await run_in_thread(partial(self.function, **kwargs))
-        if isinstance(result, Raised):
-            raise _foreign(result.error)
-        return await result if inspect.isawaitable(result) else result
+    def accepts(self, args: dict[str, Any]) -> bool:
+        """True if the arguments fit; else `invoke` says what is wrong with them, and calls nothing."""
+        with suppress(Exception):  # a validator written by the user may raise anything
+            self.schema.validate(args)
+            return True
+        return False
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and NAME_PATTERN.fullmatch(value) is not None
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, (int, float)) and value > 0
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _foreign(error: BaseException) -> BaseException:
-    """An error from a thread, safe to raise here: CancelledError from there is no cancellation of ours."""
-    if isinstance(error, asyncio.CancelledError):
-        return RuntimeError(say("raised_cancelled"))
-    return error
-
-
-def _is_being_cancelled() -> bool:
-    """True unless it is certain that nobody cancelled the running task (not knowable before 3.11)."""
-    if sys.version_info >= (3, 11):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    else:  # noqa: RET505 - so that a type checker skips the branch of the other version
-        return True
-
-
-def _unwrapped(function: Any) -> Any:
-    while isinstance(function, partial):
-        function = function.func
-    if inspect.isfunction(function) or inspect.ismethod(function) or inspect.isclass(function):
-        return function
-    return getattr(function, "__call__", function)  # noqa: B004 - the method itself, to see if it is async
-
-
-def _name_of(function: Any) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    return str(getattr(function, "__name__", type(function).__name__))
+async def _nowhere(name: str, **_: Any) -> Any:
+    raise LookupError(say("made_elsewhere", tool=name))
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, R_co], /) -> Tool[P, R_co]: ...
 @overload
 def tool(
     *,
@@ -270,33 +212,88 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     read_only: bool = False,
+    destructive: Destructive = False,
     polls: bool = False,
+    exclusive: bool = False,
+    retries: int = 2,
+    external: bool = False,
     judge: Judge | None = None,
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
     untrusted: bool = False,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None, /, **options: Any
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool; use it bare (``@tool``) or with arguments (``@tool(name="x")``).
 
     Args:
         function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
-        options: ``name``, ``description``, ``idempotent``, ``timeout``, ``read_only``, ``polls``,
-            ``judge``, ``examples``, ``words``, ``untrusted``; see `Tool`.
+        options: Those of `Tool` by name, without ``parameters``.
 
     Raises:
-        ConfigError: The name cannot be used, or a parameter has no annotation.
+        ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
     """
     if isinstance(function, Tool):
         return function
-    if function is not None:
-        return Tool(function)
-    return partial(Tool, **options)
+    return partial(Tool, **options) if function is None else Tool(function)
+
+
+class Toolset(Protocol):
+    """Tools that belong together and may change from step to step, such as those of another server.
+
+    A run enters it when its tools are needed first and leaves it at its end, however it ends; runs of one
+    event loop that need it at the same time share one entering. `pure_agent_loop.toolsets` has some.
+    """
+
+    async def __aenter__(self) -> Any:
+        """Make ready what `list` and `call` need."""
+        ...
+
+    async def __aexit__(self, *error: object) -> Any:
+        """Give it back."""
+        ...
+
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        """The tools of the next step. Those without a function are called through `call`."""
+        ...
+
+    async def call(self, name: str, args: dict[str, Any]) -> Any:
+        """Call one of the tools, with arguments that fit its schema."""
+        ...
+
+
+async def _is_entered(_: Toolset) -> None:
+    """Outside of a run whoever lists a toolset has entered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a toolset may know about the step for which it lists its tools.
+
+    Args:
+        step: Its number, from 1.
+        task: What the run was asked.
+        session_id: The session; empty for none.
+        messages: The history so far.
+        found: Tools that a search has found in this run, the newest last.
+        enter: Enters another toolset, for this run; what wraps one awaits it before it lists that.
+    """
+
+    step: int = 1
+    task: str = ""
+    session_id: str = ""
+    messages: Sequence[Mapping[str, Any]] = ()
+    found: Sequence[str] = ()
+    enter: Callable[[Toolset], Awaitable[None]] = field(default=_is_entered, repr=False)
 
 
 ToolLike = Tool | Callable[..., Any] | Mapping[str, Any]
+
+
+def as_toolset(value: object) -> Toolset | None:
+    """The same object if it is a toolset, else None."""
+    if isinstance(value, (Tool, Mapping, type)) or not hasattr(type(value), "__aenter__"):
+        return None
+    return able(value, Toolset)
 
 
 def as_tool(value: ToolLike) -> Tool:
@@ -307,34 +304,40 @@ def as_tool(value: ToolLike) -> Tool:
     """
     if isinstance(value, Tool):
         return value
+    if callable(maker := getattr(value, "as_tool", None)):  # an agent
+        return as_tool(maker())
     if not isinstance(value, Mapping):
         return Tool(value)
-    keys = set(value)
-    if not {"name", "function"} <= keys or not keys <= DICT_KEYS:
+    keys, external = set(value), value.get("external") is True
+    wanted = {"name", "parameters" if external else "function"}
+    if not wanted <= keys or not keys <= DICT_KEYS | {"external"}:
         raise ConfigError(
             f"A tool given as a dict needs the keys name and function, and may have description and "
-            f"parameters; it has {sorted(map(str, keys))}."
+            f"parameters; or name, parameters and external=True. It has {sorted(map(str, keys))}."
         )
     return Tool(
-        value["function"],
+        value.get("function"),
         name=value["name"],
         description=value.get("description"),
         parameters=value.get("parameters"),
+        external=external,
     )
 
 
 class ToolRegistry:
-    """Tools by name.
+    """Tools by name, and toolsets.
 
     Args:
-        tools: Functions, Tools or dicts to begin with.
+        tools: Functions, Tools, dicts or toolsets to begin with.
 
     Raises:
         ConfigError: Two of them have one name, or one cannot be used.
     """
 
-    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
+    def __init__(self, tools: Iterable[ToolLike | Toolset] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self.toolsets: list[Toolset] = []
+        self.listed: dict[str, Tool] = {}  # by toolsets in runs so far, for their examples
         self._schemas: tuple[Prompts | None, list[dict[str, Any]]] | None = None
         self.register_many(tools)
 
@@ -348,6 +351,8 @@ class ToolRegistry:
             ConfigError: The name is taken, or the tool cannot be used.
         """
         added = as_tool(value)
+        if not added.is_bound and not added.external:
+            raise ConfigError(f"Tool {added.name!r} has no function. Give it one, or external=True.")
         if added.name in self._tools:
             raise ConfigError(
                 f"Two tools have the name {added.name!r}. Rename one with @tool(name='...'), so that the "
@@ -357,12 +362,18 @@ class ToolRegistry:
         self._schemas = None
         return added
 
-    def register_many(self, values: Iterable[ToolLike]) -> None:
-        """Add several tools; see `register`."""
+    def register_many(self, values: Iterable[ToolLike | Toolset]) -> None:
+        """Add several tools and toolsets, or all of another registry; see `register`."""
         if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
             raise ConfigError(f"tools must be a list of functions, Tools or dicts; it is {values!r:.80}.")
+        if isinstance(values, ToolRegistry):
+            self.toolsets += values.toolsets
         for value in values:
-            self.register(value)
+            toolset = as_toolset(value)
+            if toolset is None:
+                self.register(cast("ToolLike", value))
+            else:
+                self.toolsets.append(toolset)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
@@ -370,7 +381,7 @@ class ToolRegistry:
 
     def examples_of(self, name: str, prompts: Prompts) -> Sequence[Example]:
         """The worked examples of the tool of that name; none if it has none, or is not here."""
-        found = self.get(name)
+        found = self.get(name) or self.listed.get(name)
         return () if found is None else found.examples_for(prompts)
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
@@ -396,6 +407,9 @@ class ToolRegistry:
             names = ", ".join(self._tools) or "-"
             return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
         return await found.invoke(args, prompts)
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({list(self._tools)})"
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,8 @@ class ToolContext:
     """The folder the work is in: that of ``Agent(cwd=)``, else the one the program is in."""
     tasks: Mapping[str, str] = field(default_factory=dict)
     """The state of each task that the run has given to a subagent, by the task's id."""
+    on_piece: Callable[[str], Awaitable[None]] | None = None
+    """Told of each piece of a result that comes in pieces; None if nobody is."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)

@@ -22,7 +22,7 @@ from tests.cli.screens import (
     Screen,
 )
 
-from pure_agent_loop.testing import ScriptedServer, answer, call
+from pure_agent_loop.testing import ScriptedServer, answer, call, quota_exceeded
 
 ROOT = Path(__file__).parents[2]
 SHELL = answer("", call("shell", command="touch made && echo hello > said", changes=True))
@@ -164,6 +164,25 @@ class TestTalking:
 
 
 class TestWhileItWorks:
+    def test_an_error_of_the_server_does_not_end_the_conversation(self, chat):
+        screen = chat([quota_exceeded(), "Better now."])
+        screen.type("go" + ENTER)
+        screen.until("error")
+        screen.type("and now?" + ENTER)
+        screen.until("Better now.")
+        leave(screen)
+
+    def test_leaving_while_it_works(self, chat):
+        held = Held("Never.")
+        screen = chat({"handler": held})
+        screen.type("begin" + ENTER)
+        screen.until(lambda screen: held.seen)
+        screen.type(CTRL_D)
+        screen.end()
+        held.go.set()
+        assert "Traceback" not in screen.all
+        assert "to go on: pal -c" in screen.all
+
     def test_typing_steers(self, chat, source):
         held = Held(answer("", call("read_file", path="src/a.py")), "Done.", "Also done.")
         screen = chat({"handler": held})
@@ -254,6 +273,26 @@ class TestQuestions:
         screen.type("y" + ENTER)
         screen.until("Made.")
         assert (pal.workspace / "made").exists()
+        leave(screen)
+
+    def test_nothing_of_a_long_call_is_left_out(self, chat):
+        lines = "\n".join(f"touch file{number}" for number in range(60))
+        screen = chat([answer("", call("shell", command=lines, changes=True)), "Done."])
+        screen.type("go" + ENTER)
+        screen.until("y yes, once")
+        assert "lines left out" in screen.all
+        screen.type("d" + ENTER)
+        screen.until(lambda screen: all(f"{n + 1}. touch file{n}" in screen.all for n in range(60)))
+        screen.type("n" + ENTER)
+        screen.until("Done.")
+
+    def test_a_key_stops_at_a_question(self, chat, pal):
+        screen = self.asked(chat, "Here.")
+        screen.type(ESC)
+        screen.until(lambda screen: "y yes" not in screen.text)
+        screen.type("hello" + ENTER)
+        screen.until("Here.")
+        assert not (pal.workspace / "made").exists()
         leave(screen)
 
     def test_what_is_no_answer_changes_nothing(self, chat, pal):

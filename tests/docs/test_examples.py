@@ -21,6 +21,8 @@ EXPECTED = {
     "custom_client.py": "It is 12:00 UTC.",
     "thinking.py": "(thinking) Let me think about that.",
     "conversation.py": "(4 messages in the history)",
+    "handoff.py": "(answered by billing, 2 steps)",
+    "evaluation.py": "all          2/2",
 }
 DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)

@@ -37,6 +37,12 @@ def wait(n: int) -> str:
     return f"{n} has waited"
 
 
+@tool(external=True)
+def far(n: int) -> str:
+    """Done by somebody else."""
+    raise AssertionError(n)
+
+
 @tool
 def odd(n: int) -> object:
     """Give back what has no JSON form."""
@@ -56,7 +62,7 @@ def agents() -> dict[str, Agent]:
     def client(model: str) -> OpenAIClient:
         return OpenAIClient(model, api_key="k", base_url=url)
 
-    tools = [put, wait, odd]
+    tools = [put, wait, odd, far]
     return {
         "worker": Agent(llm=client("scripted"), tools=tools),
         "other": Agent(llm=client("another"), tools=tools),

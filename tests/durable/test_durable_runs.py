@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pure_agent_loop import ConfigError, Permission
+from pure_agent_loop import ConfigError, Permission, SessionManager
 from pure_agent_loop.durable import DurableError, Engine
 from pure_agent_loop.events import EventType
 
@@ -92,6 +92,21 @@ def test_a_question_is_answered_from_another_process(working, until):
     info = until(lambda: (found := handle.info()).has_ended and found)
     assert (info.status, info.content) == ("completed", "Did 2.")
     assert "start 8" not in working.marks()
+
+
+def test_a_result_made_elsewhere_is_brought_by_another_process(working, until):
+    handle = working.engine.submit("worker", "far 9")
+    info = handle.result(60)
+    assert (info.status, info.stop_reason, info.content) == ("waiting_tool", "waiting_tool", "")
+    (waiting,) = handle.open_calls
+    assert (waiting.name, waiting.arguments) == ("far", {"n": 9})
+    with pytest.raises(ConfigError, match=f"No result waits for the call 'nothing'. Waiting: {waiting.id}"):
+        handle.give_result("nothing", "x")
+    handle.give_result(waiting.id, {"brought": 9})
+    info = until(lambda: (found := handle.info()).has_ended and found)
+    assert (info.status, info.content, info.open_calls) == ("completed", "Did 1.", [])
+    messages = SessionManager(working.engine.sessions).load(handle.run_id).messages
+    assert [each["content"] for each in messages if each["role"] == "tool"] == ['{"brought": 9}']
 
 
 def _seen(handle):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import json
+import pickle
 from types import MappingProxyType
 
 import pytest
@@ -12,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import check_events
 
-from pure_agent_loop import Event, EventType
+from pure_agent_loop import ConfigError, Event, EventType
+from pure_agent_loop.events import ActionEvent, LoopEndEvent
+from pure_agent_loop.kernel.event_data import BaseEvent
 
 FACTORIES = [
     (Event.loop_start("t"), "loop_start", 0, {"task": "t"}, ""),
@@ -62,6 +66,14 @@ FACTORIES = [
     ),
     (Event.file_change(1, {"path": "a"}), "file_change", 1, {"path": "a"}, ""),
     (Event.task(1, {"id": "t"}), "task", 1, {"task": {"id": "t"}}, ""),
+    (
+        Event.progress(1, "t", "half", "c"),
+        "progress",
+        1,
+        {"tool": "t", "text": "half", "call_id": "c"},
+        "half",
+    ),
+    (Event.partial_output(1, {"a": 1}), "partial_output", 1, {"output": {"a": 1}}, ""),
     (Event.step_end(1, {"total_tokens": 3}), "step_end", 1, {"usage": {"total_tokens": 3}}, ""),
     (
         Event.compaction(1, "trim", (9, 4), (3, 2)),
@@ -83,7 +95,13 @@ FACTORIES = [
 def test_each_factory(event, kind, step, data, content):
     assert (event.type, str(event.type), event.step, event.data) == (kind, kind, step, data)
     assert event.content == content
-    assert event.to_dict() == {"type": kind, "step": step, "timestamp": event.timestamp, "data": data}
+    plain = {"version": 1, "type": kind, "step": step, "timestamp": event.timestamp, "data": data}
+    assert event.to_dict() == plain
+    again = Event.from_dict(plain, 7)
+    assert (type(again), again, again.number) == (type(event), event, 7)
+    assert {name: getattr(event, name) for name in BaseEvent.KEYS[event.type] if name in data} == {
+        name: value for name, value in data.items() if name != "more"
+    }
 
 
 def test_each_type_has_one_factory():
@@ -96,6 +114,57 @@ def test_each_type_has_one_factory():
 def test_events_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Event.thought(1, "x").step = 2
+
+
+def test_an_event_has_the_attributes_of_its_type_alone():
+    match Event.action(1, "add", {"a": 1}):
+        case ActionEvent(tool=name, args={"a": a}):
+            assert (name, a) == ("add", 1)
+        case _:
+            pytest.fail("no action")
+    with pytest.raises(AttributeError):
+        Event.thought(1, "x").tool  # noqa: B018
+    with pytest.raises(AttributeError):
+        Event.thought(1, "x").thought  # noqa: B018 - a factory is of the class
+
+
+def test_events_can_be_copied():
+    event = Event.from_dict(Event.action(1, "add", {"a": 1}).to_dict(), 3)
+    for again in (
+        copy.deepcopy(event),
+        pickle.loads(pickle.dumps(event)),
+        dataclasses.replace(event, step=1),
+    ):
+        assert (again, again.number, again.tool, type(again)) == (event, 3, "add", ActionEvent)
+
+
+def test_a_missing_key_reads_as_nothing():
+    assert LoopEndEvent(EventType.LOOP_END, 1, {}).messages == []
+
+
+def test_a_key_that_nobody_declared_is_seen_by_nobody():
+    assert Event.notice(0, "secret", model="m", synthetic=True).public()["data"] == {"synthetic": True}
+    assert Event.step_end(1, {"total_tokens": 3, "note": "secret"}).public()["data"] == {
+        "usage": {"total_tokens": 3}
+    }
+
+
+def test_tools_are_seen_where_the_program_says_so():
+    events = [
+        Event.action(1, "open", {"a": "given"}),
+        Event.progress(1, "open", "on the way"),
+        Event.observation(1, "open", "done", 0.5),
+        Event.part(1, {"type": "tool", "tool": "open", "input": {"a": "given"}, "output": "done"}),
+    ]
+    words = ("given", "on the way", "done")
+    shown = json.dumps([event.public(tools=["open"]) for event in events])
+    assert [shown.count(word) for word in words] == [2, 1, 2]
+    hidden = json.dumps([event.public(tools=["shut"]) for event in events])
+    assert [hidden.count(word) for word in words] == [0, 0, 0]
+    failed = Event.observation(1, "open", "/etc/secret: no such file", 0.5, is_error=True)
+    assert "secret" not in json.dumps(failed.public(tools=True))
+    with pytest.raises(ConfigError, match="names of tools"):
+        failed.public(tools="open")
 
 
 def test_notebooks_get_escaped_text():
@@ -174,6 +243,12 @@ ODD = {
 def test_odd_values_become_json(name):
     event = Event.action(1, "t", {"value": ODD[name]})
     json.dumps(event.to_dict(), allow_nan=False).encode()
+    odd = (
+        Event.part(1, {"type": ODD[name]}),
+        Event.task(1, {"state": ODD[name]}),
+        Event.action(1, ODD[name], {}),
+    )
+    json.dumps([each.public(tools={"t"}) for each in odd], allow_nan=False)
 
 
 def test_what_odd_values_become():

@@ -29,6 +29,7 @@ from pure_agent_loop import (
     Permission,
     Price,
     QueryState,
+    Tool,
     tool,
 )
 from pure_agent_loop.kernel.kit import Kit
@@ -37,6 +38,7 @@ from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
 
+FAR = Tool(None, name="far", parameters={}, external=True)
 ADDS = [call("add", a=n, b=n) for n in range(6)]
 CUT = answer("cut ", finish_reason="length")
 
@@ -152,6 +154,7 @@ CASES = {
         f"I may not\n\n[Stopped: {NOT_ALLOWED}]",
     ),
     "waiting": ("waiting_permission", {"can_use_tool": lambda *_: "ask"}, [["I add. ", ADDS[1]]], ""),
+    "waiting for a result": ("waiting_tool", {"tools": [FAR]}, [["I look. ", call("far")]], ""),
     "waiting, asked in vain": (
         "waiting_permission",
         {"can_use_tool": lambda *_: "ask", "on_ask": lambda _: "ask"},
@@ -186,11 +189,11 @@ def test_the_table_has_every_reason():
     with_a_note = {*ENGLISH.stopped}
     assert {case[0] for case in CASES.values()} == {
         *with_a_note,
-        *("completed", "cancelled", "error", "waiting_permission"),
+        *("completed", "cancelled", "error", "waiting_permission", "waiting_tool"),
     }
     assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
     assert set(CHINESE.stopped) == with_a_note
-    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"backgrounded"}
+    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"backgrounded", "handed_off"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -199,7 +202,7 @@ def test_each_reason(case):
     kit = dict(given() if callable(given) else given)
     kit = {name: value() if value is FakeClock else value for name, value in kit.items()}
     with ScriptedLLM(script) as llm:
-        result = run_kernel(llm, [add], **{"limits": FREE, **kit})
+        result = run_kernel(llm, kit.pop("tools", [add]), **{"limits": FREE, **kit})
     assert (result.stop_reason, result.content) == (reason, content)
     assert result.messages[0] == {"role": "user", "content": "go"}
     assert (result.state.failure is not None) == (reason == "error")

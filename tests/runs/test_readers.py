@@ -20,7 +20,7 @@ from tests.helpers import (
     until,
 )
 
-from pure_agent_loop import Agent, EventType, tool
+from pure_agent_loop import Agent, Event, EventType, tool
 from pure_agent_loop.runs.stream import BUFFER_EVENTS, EventStream
 from pure_agent_loop.testing import Gate, ScriptedLLM, Signal, call, check_history, deltas
 
@@ -256,3 +256,20 @@ async def test_leaving_twice_or_after_the_end_does_nothing():
     await events.aclose()
     check_events(seen)
     assert prepared.state.stop_reason == "completed"
+
+
+def test_several_writers_wait_for_one_reader():
+    async def start(emit):
+        async def tell(number):
+            for _ in range(100):
+                await emit(Event.progress(1, "t", str(number)))
+
+        await asyncio.gather(*map(tell, range(3)))
+
+    async def main():
+        stream, count = EventStream(start), 0
+        while batch := await asyncio.wait_for(stream.next_batch(), 10):
+            count += len(batch)
+        return count
+
+    assert asyncio.run(main()) == 300

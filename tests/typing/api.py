@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 from typing_extensions import assert_type
@@ -11,6 +11,7 @@ from pure_agent_loop import (
     Agent,
     AgentResult,
     AIClient,
+    AnyEvent,
     BaseLLMClient,
     CancelToken,
     Conversation,
@@ -57,8 +58,9 @@ def plain(x: float) -> float:
 
 
 def tools() -> None:
-    assert_type(bare, Tool)
-    assert_type(with_arguments, Tool)
+    assert_type(bare("Oslo"), str)
+    later: Coroutine[Any, Any, list[str]] = with_arguments(days=1)
+    later.close()
     registry = ToolRegistry([bare, plain])
     registry.register({"name": "dict", "description": "d", "parameters": {}, "function": plain})
     registry.register_many([with_arguments])
@@ -108,9 +110,8 @@ def agents() -> None:
     assert_type(explanation.permissions, dict[str, str])
     assert_type(explanation.to_dict(), dict[str, Any])
     assert_type(react_prompt(role="a", constraints=["b"], language=None), str)
-    events: Iterator[Event] = agent.run_stream("task")
+    events: Iterator[AnyEvent] = agent.run_stream("task")
     for event in events:
-        assert_type(event.type, EventType)
         assert_type(event.content, str)
         assert_type(Renderer().render(event), str)
 
@@ -118,17 +119,17 @@ def agents() -> None:
 async def async_agents() -> None:
     async with Agent(llm=Minimal()) as agent:
         assert_type(await agent.arun("task"), AgentResult)
-        stream: AsyncIterator[Event] = agent.arun_stream("task")
+        stream: AsyncIterator[AnyEvent] = agent.arun_stream("task")
         async for event in stream:
-            assert_type(event, Event)
+            assert_type(event, AnyEvent)
         conversation = agent.conversation()
         assert_type(conversation, Conversation)
         assert_type(await conversation.send("hi", cancel_token=CancelToken(), inbox=Inbox()), AgentResult)
         assert_type(conversation.send_sync("hi"), AgentResult)
         async for event in conversation.send_stream("hi"):
-            assert_type(event, Event)
+            assert_type(event, AnyEvent)
         for event in conversation.send_stream_sync("hi"):
-            assert_type(event, Event)
+            assert_type(event, AnyEvent)
     client = AIClient("m", "key", tools=[bare], temperature=0)
     assert_type(client.chat("hi"), str)
     assert_type(await client.achat("hi"), str)
@@ -136,7 +137,7 @@ async def async_agents() -> None:
     loop = ReactLoop(Minimal(), [bare], after_tools="And now?")
     assert_type(await loop.run("task"), str)
     async for event in loop.run("task"):
-        assert_type(event, Event)
+        assert_type(event, AnyEvent)
 
 
 async def policies() -> None:

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.assistant.context_builder import ContextBuilder
@@ -21,9 +21,10 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import equipped, spoken
+from pure_agent_loop.kernel.equip import equipped, leave_tools, list_tools, spoken
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
@@ -35,7 +36,8 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.support.language import Language
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class AgentLoop:
         self,
         provider: Any,
         workspace: Workspace | str | os.PathLike[str],
-        tools: Iterable[ToolLike] | ToolRegistry | None = None,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
         context_builder: ContextBuilder | None = None,
         session_manager: SessionManager | None = None,
         subagent_manager: Any = None,
@@ -104,7 +106,7 @@ class AgentLoop:
         max_tool_calls: int | None = 25,
         max_history: int | None = DEFAULT_MAX_HISTORY,
         limits: LoopLimits | None = None,
-        language: str | None = None,
+        language: Language | None = None,
         trust_folder: bool | None = None,
         **agent_options: Any,
     ) -> None:
@@ -138,7 +140,7 @@ class AgentLoop:
             retry=RetryConfig(max_retries=max_retries, base_delay=retry_delay),
             temperature=temperature,
             max_tokens=max_tokens,
-            language=language or self.context_builder.language,
+            language=cast("Language | None", language or self.context_builder.language),
             sessions=self.sessions.store,
             cwd=self.workspace.root,
             tool_attempts=max(1, max_retries),
@@ -240,7 +242,7 @@ class AgentLoop:
         """Answer a message and return the final answer; takes and raises what `process_message` does."""
         run = self.prepare(content, session_id, context, media, channel, chat_id, cancel_token)
         result = (await run.wait()).raise_for_error()
-        if result.stop_reason == SUSPENDED:
+        if result.stop_reason in WAITING:
             return _after(result, self.context_builder.words)
         return result.content
 
@@ -262,7 +264,7 @@ class AgentLoop:
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
         state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
-        await spoken(run_calls)(state, equipped(state, self.agent._kit))  # the two are one package
+        await _made(state, equipped(state, self.agent._kit))  # the two are one package
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
     async def aclose(self) -> None:
@@ -274,6 +276,15 @@ class AgentLoop:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+@spoken
+async def _made(state: QueryState, kit: Kit) -> None:
+    try:
+        await list_tools(state, kit)
+        await run_calls(state, kit)
+    finally:
+        await leave_tools(kit)
 
 
 class _TextView:
@@ -307,7 +318,8 @@ def _after(result: AgentResult, words: AssistantWords) -> str:
 
 
 def _waiting(state: QueryState, words: AssistantWords) -> str:
-    calls = ", ".join(question.tool for question in state.questions)
+    open_calls = (call.name for call in state.open_calls)
+    calls = ", ".join([*(question.tool for question in state.questions), *open_calls])
     return words.waiting.format(calls=calls) if calls else ""
 
 
@@ -325,7 +337,7 @@ def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | 
 
 
 def _all_tools(
-    tools: Iterable[ToolLike] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
 ) -> ToolRegistry:
     """The given tools and those of memory, skills and subagents; a given one counts where names are equal."""
     registry = ToolRegistry(tools or ())

@@ -32,7 +32,7 @@ def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
     """
     if stop_reason == "error" and error_kind in TRANSIENT_KINDS:
         return TRANSIENT
-    reason = STOP_REASONS.get(stop_reason)
+    reason = STOP_REASONS.get(stop_reason)  # type: ignore[call-overload] # a word from elsewhere is none of them
     return FAILED if reason is None else _BY_KIND.get(reason.kind, FAILED)
 
 

@@ -23,7 +23,7 @@ COMMANDS = {
     "init": ("init", "init", "write settings, with what is at hand"),
     "config": ("config", "config", "see which settings are in force, and where they come from"),
     "model": ("models", "model", "the embedded model"),
-    "eval": ("evaluate", "evaluate", "measure how well a model calls tools"),
+    "eval": ("evaluate", "evaluate", "measure how well a model calls tools, or an agent does its work"),
     "doctor": ("doctor", "doctor", "find out what a model server can do"),
     "sessions": ("sessions", "sessions", "see, export, fork, repair and delete sessions"),
     "replay": ("replay", "replay", "run a session again, offline, and compare"),

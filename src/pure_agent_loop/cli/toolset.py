@@ -206,5 +206,7 @@ def suggest(
             own.close()
             own = Permission("ask", request.reason)
         about = {"own": own, "judges": True}
+    if tool is not None and tool.destructive:
+        about = {**about, "asks": request.reason}
     read_only = tool is not None and tool.read_only
     return policy.suggest(request.tool, request.args, read_only=read_only, **about)

@@ -19,7 +19,7 @@ from pure_agent_loop.compaction.shape import (
     units_of,
 )
 from pure_agent_loop.kernel.tools.long_results import mentioned
-from pure_agent_loop.llm.messages import Message, user_message
+from pure_agent_loop.llm.messages import Message, in_words, is_media, user_message
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
 
@@ -45,10 +45,12 @@ def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Pr
     last_round = len(messages) - len(units_of(messages)[-1].messages) if messages else 0
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message["role"] != "tool":
+        if message["role"] != "tool" and not is_media(message):
             continue
         used += estimate_message(message)
-        if used > keep_tokens and index < last_round:
+        if used > keep_tokens and index < last_round and is_media(message):
+            pruned[index] = in_words(message)
+        elif used > keep_tokens and index < last_round:
             call = calls.get(message["tool_call_id"], _UNKNOWN)
             pruned[index] = _recorded(message, call, keep, prompts)
     return pruned
@@ -142,7 +144,7 @@ def _short(message: Message, limit: int) -> Message:
     changed = dict(message)
     content = message.get("content")
     if isinstance(content, list):
-        content = content_text(message)
+        content = in_words(message)["content"]
     if isinstance(content, str):
         changed["content"] = _ends_of(content, limit)
     if message.get("tool_calls"):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pure_agent_loop.llm.messages import META, Message, text_of
+from pure_agent_loop.llm.messages import META, Message, is_media, text_of
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
 
@@ -32,7 +32,7 @@ def units_of(messages: Sequence[Message]) -> list[Unit]:
     newest = newest_question(messages)
     groups: list[tuple[int, list[Message]]] = []
     for index, message in enumerate(messages):
-        if message["role"] == "tool" and groups:
+        if groups and (message["role"] == "tool" or (is_media(message) and len(groups[-1][1]) > 1)):
             groups[-1][1].append(message)
         else:
             groups.append((index, [message]))

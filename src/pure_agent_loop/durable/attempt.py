@@ -31,7 +31,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
@@ -134,7 +134,9 @@ class Attempt:
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
         takeover = self._takeover and not is_new
-        store = GuardedStore(self._store, self._run_id, self.guard, records, takeover=takeover)
+        store = GuardedStore(
+            self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
+        )
         task = self._task if is_new else None
         inbox = Inbox()
         run = self._agent.prepare(
@@ -146,6 +148,9 @@ class Attempt:
             said = answers.get((question.step, question.call_id))
             if said is not None:
                 run.state.answer_permission(question.call_id, Permission(**said))
+        for call in run.state.open_calls:
+            if (given := answers.get((run.state.step, call.id))) is not None:
+                run.state.give_result(call.id, given["result"], is_error=given["is_error"])
         return run
 
     async def _watch(self, run: Run) -> None:
@@ -185,6 +190,8 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
     }
     if result.stop_reason == SUSPENDED:
         outcome["questions"] = [asdict(each) for each in result.questions]
+    if result.stop_reason == WAITING_TOOL:
+        outcome["open_calls"] = [each.to_dict() for each in result.open_calls]
     plain: dict[str, Any] = to_jsonable(outcome)
     return plain
 
@@ -197,5 +204,6 @@ def _already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """What came of a run that had ended when its process died; None if it had not."""
     past = read_past(records)
     reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")
-    state = past.to_state() if reason not in (None, SUSPENDED, "cancelled") and past.begun is None else None
+    goes_on = reason in (None, *WAITING, HANDED_OFF, "cancelled") or past.begun is not None
+    state = None if goes_on else past.to_state()
     return None if state is None else outcome_of(AgentResult.from_state(state, []))

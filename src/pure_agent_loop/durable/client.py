@@ -23,9 +23,11 @@ from pure_agent_loop.durable.values import (
 )
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import TASK_STATES
+from pure_agent_loop.kernel.stop_reasons import WAITING
+from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.sessions import check_session_id, new_session_id
-from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.text import as_text, clean_text
 
 _PAGE = 200
 _MOST_PRIORITY = 2_147_483_647
@@ -177,7 +179,7 @@ class Client:
 
     def cancel(self, run_id: str) -> TaskInfo:
         """Cancel a run, whatever it does or waits for. One that has ended stays as it is."""
-        if self.info(run_id).status == "waiting_permission":
+        if self.info(run_id).status in WAITING:
             # For the engine it is done; where nobody takes it up it can be cancelled.
             with self.asking(), contextlib.suppress(import_dbos().error.DBOSException):
                 self.engine.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
@@ -194,17 +196,31 @@ class Client:
         """
         info = self.info(run_id)
         asked = {each.call_id: each for each in info.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question of {run_id!r} waits for {call_id!r:.80}. Waiting: {waiting}.")
+        check_waits("question", call_id, asked)
         plain = json.dumps(asdict(as_answer(verdict)))
         self.database.change(_SAY, run_id, asked[call_id].step, call_id, plain)
         answered = self.answers(run_id)
         if all((each.step, each.call_id) in answered for each in info.questions):
             self._go_on(info)
 
+    def give_result(self, run_id: str, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring the result of a call that is made elsewhere; the run goes on when none is left.
+
+        Raises:
+            ConfigError: The result of no such call is awaited.
+            DurableError: There is no such run.
+        """
+        info = self.info(run_id)
+        awaited = [each.id for each in info.open_calls]
+        check_waits("result", call_id, awaited)
+        plain, step = json.dumps({"result": as_text(result), "is_error": is_error}), info.details["steps"]
+        self.database.change(_SAY, run_id, step, call_id, plain)
+        given = self.answers(run_id)
+        if all((step, each) in given for each in awaited):
+            self._go_on(info)
+
     def answers(self, run_id: str) -> dict[tuple[int, str], Mapping[str, Any]]:
-        """What was answered to the questions of a run, by step and call."""
+        """What was answered to the questions of a run, and given as results, by step and call."""
         found = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
         return {(int(step), str(call)): json.loads(verdict) for step, call, verdict in found}
 

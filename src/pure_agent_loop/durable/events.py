@@ -10,11 +10,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.values import DurableError
-from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.events import AnyEvent, Event, EventType
 
 LOG = logging.getLogger("pure_agent_loop")
 FLUSH_SECONDS = 0.05
@@ -42,18 +43,18 @@ class EventWriter:
     ) -> None:
         self._database, self._run, self._attempt = database, run_id, attempt
         self._in_thread = in_thread
-        self._waiting: list[Event] = []
+        self._waiting: list[AnyEvent] = []
         self._place = 0
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: AnyEvent) -> None:
         """Take an event; it is written soon."""
         if event.type in _LEFT_OUT:
             return
         last = self._waiting[-1] if self._waiting else None
         if last is not None and event.type in _PIECES and (last.type, last.step) == (event.type, event.step):
             whole = {"content": f"{last.content}{event.content}"}
-            self._waiting[-1] = Event(event.type, event.step, whole, event.timestamp)
+            self._waiting[-1] = replace(event, data=whole)
         else:
             self._waiting.append(event)
         if self._task is None:
@@ -83,7 +84,7 @@ class EventWriter:
         except DurableError as error:
             LOG.warning("%d events of the run %s were not written: %s", len(batch), self._run, error)
 
-    def _write(self, batch: list[Event], first: int) -> None:
+    def _write(self, batch: list[AnyEvent], first: int) -> None:
         rows = [
             (self._run, self._attempt, first + number, event.step, event.type.value, _line(event))
             for number, event in enumerate(batch)
@@ -95,8 +96,8 @@ class EventWriter:
                 self._database.change(_FORGET, self._run, self._attempt, event.step, piece.value)
 
 
-def read_events(database: Database, run_id: str, after: int) -> list[tuple[int, Event]]:
-    """The next events of a run, each with its number.
+def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
+    """The next events of a run. Their numbers grow, and some are left out.
 
     Args:
         database: Where from.
@@ -108,7 +109,7 @@ def read_events(database: Database, run_id: str, after: int) -> list[tuple[int, 
         run_id,
         after,
     )
-    return [(int(number), _event(json.loads(line))) for number, line in found]
+    return [Event.from_dict(json.loads(line), int(number)) for number, line in found]
 
 
 def _line(event: Event) -> str:
@@ -116,7 +117,3 @@ def _line(event: Event) -> str:
     if event.type is EventType.LOOP_END:
         plain["data"]["messages"] = []  # the whole history stands in the session
     return json.dumps(plain)
-
-
-def _event(plain: dict[str, Any]) -> Event:
-    return Event(EventType(plain["type"]), plain["step"], plain["data"], plain["timestamp"])

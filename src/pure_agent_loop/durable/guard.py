@@ -41,11 +41,11 @@ class GuardedLog(SessionLog):
 
     Args:
         log: The session.
-        run_id: The durable run.
+        run_id: The durable run; None for the session of an agent that works for it.
         guard: What is to become of it.
     """
 
-    def __init__(self, log: SessionLog, run_id: str, guard: Guard) -> None:
+    def __init__(self, log: SessionLog, run_id: str | None, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
         self._failure: SessionWriteError | None = None
         self.is_remote: bool = is_remote(log)  # then the journal appends in a thread
@@ -84,7 +84,7 @@ class GuardedLog(SessionLog):
             raise HandedBackError("This run was handed back.")
         if self._failure is not None:
             raise self._failure
-        if type == "run":
+        if type == "run" and self._run_id is not None:
             data, durable = {**data, MARK: self._run_id}, True
         try:
             record = self._log.append(type, data, parent=parent, durable=durable)
@@ -115,15 +115,24 @@ class GuardedStore:
     Args:
         store: Where sessions are kept.
         run_id: The durable run.
+        session_id: Its session. Those of the agents that work for it are opened too, and end with it.
         guard: What is to become of the attempt.
         seen: What was in the session when it was decided how to go on.
         takeover: Take the session from a writer who lost the run, where a store can do that.
     """
 
     def __init__(
-        self, store: SessionStore, run_id: str, guard: Guard, seen: Sequence[Record], *, takeover: bool
+        self,
+        store: SessionStore,
+        run_id: str,
+        session_id: str,
+        guard: Guard,
+        seen: Sequence[Record],
+        *,
+        takeover: bool,
     ) -> None:
         self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
+        self._session_id = session_id
         self.records: Sequence[Record] = ()  # what was in the session when it was opened
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
 
@@ -135,6 +144,8 @@ class GuardedStore:
                 been frozen meanwhile, and the run be over.
         """
         log = self._store.open(session_id, create=create, **self._options)
+        if session_id != self._session_id:
+            return GuardedLog(log, None, self._guard)
         if [each.id for each in log.records[-1:]] != [each.id for each in self._seen[-1:]]:
             log.close()
             raise SessionLockedError(session_id, "another process, which has written to it just now")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import read_events
 from pure_agent_loop.durable.values import TaskInfo
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent
+from pure_agent_loop.kernel.stop_reasons import WAITING
+from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 
 POLL_SECONDS = 0.1
@@ -45,7 +48,7 @@ class Handle:
         return self.info().questions
 
     def result(self, timeout: float | None = None) -> TaskInfo:
-        """Wait until it has ended, or waits for a permission.
+        """Wait until it has ended, or waits for a permission or a result made elsewhere.
 
         Args:
             timeout: Seconds to wait at most; None for ever.
@@ -67,7 +70,7 @@ class Handle:
             await asyncio.sleep(POLL_SECONDS)
         return info
 
-    async def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
+    async def events(self, *, follow: bool = True, after: int = 0) -> AsyncIterator[AnyEvent]:
         """Its events from the first on, while they happen, until it has ended.
 
         After the death of a worker there is a second ``loop_start``. Pieces of an answer come as far as they
@@ -75,13 +78,14 @@ class Handle:
 
         Args:
             follow: False for those that are there by now.
+            after: Only those behind this `Event.number`, for a reader that comes back.
         """
-        last = 0
+        last = after
         while True:
             info = await asyncio.to_thread(self.info)
             found = await asyncio.to_thread(read_events, self._client.database, self.run_id, last)
-            for number, event in found:
-                last = number
+            for event in found:
+                last = event.number
                 yield event
             if not found and (info.has_ended or not follow):
                 return
@@ -104,10 +108,28 @@ class Handle:
         """
         self._client.answer(self.run_id, call_id, verdict)
 
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls whose results are made elsewhere and have not come."""
+        return self.info().open_calls
+
+    def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring the result of one of the `open_calls`. Once all are there it goes on.
+
+        Args:
+            call_id: Which one.
+            result: Text, or what has a JSON form.
+            is_error: The call failed; `result` says how.
+
+        Raises:
+            ConfigError: The result of no such call is awaited.
+        """
+        self._client.give_result(self.run_id, call_id, result, is_error=is_error)
+
     def _check(self, give_up: float | None, timeout: float | None, info: TaskInfo) -> None:
         if give_up is not None and time.monotonic() >= give_up:
             raise TimeoutError(f"The run {self.run_id!r} is still {info.status} after {timeout:g} s.")
 
 
 def _has_stopped(info: TaskInfo) -> bool:
-    return info.has_ended or info.status == "waiting_permission"
+    return info.has_ended or info.status in WAITING

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.kernel.stop_reasons import WAITING, WAITING_TOOL
+from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 
 APP_NAME = "pure-agent-loop"
@@ -26,7 +28,7 @@ _BY_STATE = {
     "CANCELLED": "cancelled",
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "killed",
 }
-_BY_REASON = ("completed", "waiting_permission", "backgrounded", "cancelled", "killed")
+_BY_REASON = ("completed", *WAITING, "backgrounded", "cancelled", "killed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}")
 
 
@@ -71,6 +73,7 @@ class TaskInfo:
         created: When it was submitted, in seconds since the epoch.
         updated: When its status changed last.
         questions: Calls that wait for the answer of a person.
+        open_calls: Calls whose results are made elsewhere and have not come.
         details: What else is known of an ended run: steps, tokens, kind of error.
     """
 
@@ -86,6 +89,7 @@ class TaskInfo:
     created: float = 0.0
     updated: float = 0.0
     questions: list[PermissionRequest] = field(default_factory=list)
+    open_calls: list[ToolCall] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -123,7 +127,8 @@ def task_info(found: Any) -> TaskInfo:
         status = _BY_STATE.get(str(found.status), "failed")
     error = str(outcome.get("error", "")) or ("" if found.error is None else str(found.error))
     questions = outcome.get("questions") if status == "waiting_permission" else None
-    known = ("stop_reason", "content", "error", "questions")
+    calls = outcome.get("open_calls") if status == WAITING_TOOL else None
+    known = ("stop_reason", "content", "error", "questions", "open_calls")
     return TaskInfo(
         run_id=found.workflow_id,
         agent=args[0],
@@ -137,6 +142,7 @@ def task_info(found: Any) -> TaskInfo:
         created=(found.created_at or 0) / 1000,
         updated=(found.updated_at or time.time() * 1000) / 1000,
         questions=[PermissionRequest(**each) for each in questions or ()],
+        open_calls=[ToolCall.from_dict(each) for each in calls or ()],
         details={key: value for key, value in outcome.items() if key not in known},
     )
 

@@ -28,6 +28,7 @@ The same command goes on where it was stopped, and asks again where a request ha
 Exit codes: 0 all questions answered, 75 some requests failed.
 """
 DONE, TRANSIENT = 0, 75
+DEFAULT_OUT = Path("eval.jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -36,16 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     Args:
         parser: A parser or a group of it.
     """
-    parser.add_argument(
-        "--sets", default="standard", metavar="A,B", help="sets or groups of sets (default: standard)"
-    )
+    parser.add_argument("--sets", metavar="A,B", help="sets or groups of sets (default: standard)")
     parser.add_argument("--limit", type=positive, metavar="N", help="so many questions of each set")
     parser.add_argument(
         "--seed", type=int, metavar="S", help="which questions --limit takes (default: the first ones)"
     )
-    parser.add_argument(
-        "--out", type=Path, default=Path("eval.jsonl"), metavar="FILE", help="results (default: eval.jsonl)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="results (default: eval.jsonl)")
     parser.add_argument(
         "--concurrency", type=positive, default=1, metavar="N", help="questions at a time (default: 1)"
     )
@@ -85,13 +82,13 @@ def run(
     from pure_agent_loop.support.portal import run_sync
 
     out, err = out or sys.stdout, err or sys.stderr
-    names = set_names(word.strip() for word in args.sets.split(",") if word.strip())
+    names = set_names(word.strip() for word in (args.sets or "standard").split(",") if word.strip())
     package = ensure_package(progress=lambda text: print(f"eval: {text}", file=err, flush=True))
     questions = _questions(package, names, args)
     client, options = client_factory(args), _options(args)
     label = describe(client, args, options)
     try:
-        with ResultsFile(args.out, label) as results, Checker(package) as checker:
+        with ResultsFile(args.out or DEFAULT_OUT, label) as results, Checker(package) as checker:
             setup = Setup(client, checker, label, options, args.concurrency)
             return _Evaluation(setup, questions, results, out, err).run(args.table)
     finally:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from pure_agent_loop.evaluation.results import Record
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 _STEPS = 20  # lines in all where there is no terminal: a log should stay readable
+
+
+class Judged(Protocol):
+    """A result: `Record` and `Outcome` are some."""
+
+    @property
+    def right(self) -> bool:
+        """Whether it is right."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        ...
 
 
 class Progress:
@@ -19,13 +32,15 @@ class Progress:
         live: True for a terminal.
     """
 
-    def __init__(self, write: Callable[[str], None], total: int, before: list[Record], *, live: bool) -> None:
+    def __init__(
+        self, write: Callable[[str], None], total: int, before: Sequence[Judged], *, live: bool
+    ) -> None:
         self._write, self._total, self._live = write, total, live
         self._done, self._right = len(before), sum(record.right for record in before)
         self._seconds: list[float] = []
         self._shown = 0 if not total else self._done * _STEPS // total
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Judged) -> None:
         """Count a result, and show it if it is time to."""
         self._done += 1
         self._right += record.right

@@ -60,17 +60,31 @@ async def evaluate(setup: Setup, questions: Sequence[Question], on_record: Calla
         LLMError: The next question would fail too: no access, no such model, no money, or the server
             could not be reached three times in a row.
     """
-    lost = 0
+    patience = Patience()
 
     async def work(question: Question) -> None:
-        nonlocal lost
         record, error = await _ask(setup, question)
         on_record(record)
-        lost = lost + 1 if error is not None and error.kind == "connection" else 0
-        if error is not None and (error.kind in HOPELESS or lost >= LOST_AFTER):
-            raise error
+        patience.note(error)
 
-    await _in_parallel(questions, work, setup.concurrency)
+    await in_parallel(questions, work, setup.concurrency)
+
+
+class Patience:
+    """Ends an evaluation in which the next request would fail as the last one did."""
+
+    def __init__(self) -> None:
+        self._lost = 0
+
+    def note(self, error: LLMError | None) -> None:
+        """Count a request that failed, or did not.
+
+        Raises:
+            LLMError: There is no use in going on.
+        """
+        self._lost = self._lost + 1 if error is not None and error.kind == "connection" else 0
+        if error is not None and (error.kind in HOPELESS or self._lost >= LOST_AFTER):
+            raise error
 
 
 async def _ask(setup: Setup, question: Question) -> tuple[Record, LLMError | None]:
@@ -134,7 +148,7 @@ def requests_of(response: LLMResponse) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 
-async def _in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[None]], width: int) -> None:
+async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[None]], width: int) -> None:
     """Work on all items, `width` at a time, in their order. The first failure ends it."""
     left = iter(items)
 

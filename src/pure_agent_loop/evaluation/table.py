@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -93,21 +93,34 @@ def short_kind(kind: str) -> str:
 
 def as_text(rows: Sequence[Row]) -> str:
     """The table for a terminal: aligned columns."""
-    lines = [HEADER, *map(_cells, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
-    return "".join("  ".join(_aligned(line, widths)).rstrip() + "\n" for line in lines)
+    return laid_out([HEADER, *map(_cells, rows)], _LEFT, "text")
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """The table for a document."""
-    rule = ["---" if i in _LEFT else "---:" for i in range(len(HEADER))]
-    lines = [HEADER, rule, *map(_cells, rows)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return laid_out([HEADER, *map(_cells, rows)], _LEFT, "markdown")
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
+def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) -> str:
+    """A table, the header first.
+
+    Args:
+        lines: The cells.
+        left: Columns of words; the others are numbers.
+        style: ``text`` for a terminal or ``markdown`` for a document.
+    """
+    columns = range(len(lines[0]))
+    if style == "markdown":
+        rule = ["---" if i in left else "---:" for i in columns]
+        lines = [[each.replace("|", "\\|") for each in line] for line in (lines[0], rule, *lines[1:])]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    widths = [max(len(line[i]) for line in lines) for i in columns]
+    return "".join("  ".join(_aligned(line, widths, left)).rstrip() + "\n" for line in lines)
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> Iterable[str]:
     for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
-        yield cell.ljust(width) if i in _LEFT else cell.rjust(width)
+        yield cell.ljust(width) if i in left else cell.rjust(width)
 
 
 def _cells(row: Row) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.kernel.stop_reasons import COMPLETED
@@ -79,3 +81,19 @@ class Answer:
     def begin_anew(self) -> None:
         """Something more was asked: what follows is another answer."""
         self.pieces, self.continued, self.asked_again = [], 0, False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form, as part of the state's."""
+        return {
+            "answer": list(self.pieces),
+            "note": self.note,
+            "max_output_recovery_count": self.continued,
+            "asked_again": self.asked_again,
+            "output_raised": self.output_raised,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Answer:
+        """The reverse of :meth:`to_dict`."""
+        known = (data["note"], data["max_output_recovery_count"], data["asked_again"], data["output_raised"])
+        return cls(list(data["answer"]), *known)

@@ -7,12 +7,16 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from pure_agent_loop.kernel.kit import Ends, Kit, KnowsKit, KnowsRun
+from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.errors import ToolExecutionError
+from pure_agent_loop.kernel.kit import Background, Ends, Kit, KnowsKit, KnowsRun
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import speaking
+from pure_agent_loop.tool import StepContext
+from pure_agent_loop.toolsets.running import RunTools
 
 Drive = Callable[[QueryState, Kit], Coroutine[Any, Any, None]]
 
@@ -32,15 +36,61 @@ def equipped(state: QueryState, kit: Kit) -> Kit:
     """The kit with the tool that reads what was cut, and with a compactor and tasks that know the run."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
-    tasks, compactor = able(kit.background, KnowsRun), able(kit.compactor, KnowsKit)
+    tasks, compactor = able(background_of(kit), KnowsRun), able(kit.compactor, KnowsKit)
     if tasks is not None:  # before the rest: what it begins is equipped by itself
         kit = replace(kit, background=tasks.with_run(state, kit))
+    kit = with_toolsets(kit)
     kit = replace(kit, tools=ReadableTools(kit.tools, folder, result_chars(kit), kit.prompts))
     return kit if compactor is None else replace(kit, compactor=compactor.with_kit(kit))
 
 
+def background_of(kit: Kit) -> Background | None:
+    """What goes on beside a run with this kit: what it was given, else what one of its tools needs."""
+    return kit.background or next(filter(None, (getattr(each, "beside", None) for each in kit.tools)), None)
+
+
+def with_toolsets(kit: Kit) -> Kit:
+    """The kit with toolsets that can be listed for each step of one run."""
+    if isinstance(kit.tools, RunTools) or not kit.tools.toolsets:
+        return kit
+    return replace(kit, tools=RunTools(kit.tools, kit.prompts))
+
+
+def _run_tools(kit: Kit) -> RunTools | None:
+    tools = kit.tools.inner if isinstance(kit.tools, ReadableTools) else kit.tools
+    return tools if isinstance(tools, RunTools) else None
+
+
+async def list_tools(state: QueryState, kit: Kit) -> None:
+    """Have the toolsets say which tools there are in the step at hand.
+
+    Raises:
+        ConfigError: Two tools have one name.
+        ToolExecutionError: A toolset failed, or took longer than a tool may.
+    """
+    tools = _run_tools(kit)
+    if tools is None:
+        return
+    step = state.step + (not state.pending and not state.awaiting)  # it has not begun
+    context = StepContext(step, state.task, state.session_id, state.messages, state.tools.found)
+    with Interrupt() as block:
+        block.after(kit.timeouts.tool)
+        await tools.refresh(context, kit.journal)
+    if block.fired:
+        seconds = f"{kit.timeouts.tool:g}"
+        raise ToolExecutionError("toolsets", kit.prompts.tool_timed_out.format(seconds=seconds))
+
+
+async def leave_tools(kit: Kit) -> None:
+    """Leave the toolsets of a run."""
+    tools = _run_tools(kit)
+    if tools is not None:
+        await tools.leave()
+
+
 async def end_background(state: QueryState, kit: Kit) -> None:
-    """The run has ended: so may what goes on beside it."""
+    """The run has ended: so may what goes on beside it, and its toolsets."""
+    await leave_tools(kit)
     ending = able(kit.background, Ends)
     if ending is not None:
         await ending.end(state)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.equip import end_background, equipped, spoken
+from pure_agent_loop.kernel.equip import end_background, equipped, list_tools, spoken
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.hook_calls import wants_more
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.kernel.window import measure, next_usage
@@ -30,7 +30,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
     state.deadline, kit = checker.deadline, equipped(state, kit)
     try:
-        await kit.emit(Event.loop_start(state.task))
+        await kit.emit(Event.loop_start(state.task, kit.name))
         with Interrupt() as block:
             block.on(kit.cancel_token)
             for notice in kit.opening:
@@ -50,6 +50,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 
 
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
+    await list_tools(state, kit)
     if not state.pending:  # else the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)
@@ -62,7 +63,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
             await _look_for_more(state, kit)
     if state.pending:
         await run_calls(state, kit)
-    if state.stop_reason != SUSPENDED:
+    if state.stop_reason not in WAITING:
         context = measure(state, kit).to_dict()
         await kit.emit(Event.step_end(state.step, state.usage.to_dict(), context))
 
@@ -141,9 +142,9 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 
 async def _end(state: QueryState, kit: Kit) -> None:
-    """Whatever the end is: every call gets its result, unless the run only waits for a permission."""
+    """Whatever the end is: every call gets its result, unless the run only waits for one of them."""
     await end_background(state, kit)
-    if state.stop_reason == SUSPENDED:
+    if state.stop_reason in WAITING:
         state.held += kit.journal.take(kit.inbox, at_end=True)
     else:
         state.close(kit.prompts.tool_not_started)

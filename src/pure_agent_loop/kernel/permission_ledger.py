@@ -92,6 +92,21 @@ class PermissionLedger:
         """They were about another task."""
         self.denied, self.denied_rounds = {}, 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
+            "denied": dict(self.denied),
+            "always_allowed": list(self.always_allowed),
+            "denied_rounds": self.denied_rounds,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
+        """The reverse of :meth:`to_dict`."""
+        rulings = {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()}
+        return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+
 
 def to_arguments(value: object) -> dict[str, Any]:
     """Arguments given by a function of the user, as plain JSON: they become part of the state.

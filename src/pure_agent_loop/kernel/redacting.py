@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pure_agent_loop.events import Emit, Event, EventType
+from pure_agent_loop.events import AnyEvent, Emit, EventType
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
@@ -61,15 +61,24 @@ class Veil:
         return replace(part, arguments=stream.feed(part.arguments))
 
 
+def _cleaned(event: AnyEvent, redactor: Redactor) -> AnyEvent:
+    """Without secrets; a tool's value is the program's own object, and goes into no text."""
+    value = event.data.get("value") if event.type is EventType.OBSERVATION else None
+    given = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
+    data = redactor.redact_value(given)
+    if data is given:
+        return event
+    return replace(event, data=data if value is None else {**data, "value": value})
+
+
 def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
     """A way out for events whose data hold no known secret."""
     if redactor is None:
         return emit
 
-    async def veil(event: Event) -> None:
+    async def veil(event: AnyEvent) -> None:
         if event.type not in _PIECES:  # those were cleaned as streams
-            data = redactor.redact_value(event.data)
-            event = event if data is event.data else replace(event, data=data)
+            event = _cleaned(event, redactor)
         await emit(event)
 
     return veil

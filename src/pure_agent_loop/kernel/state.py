@@ -21,12 +21,14 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, WAITING
+from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
     check_pairs,
+    media_message,
     to_wire,
     tool_message,
     user_message,
@@ -68,8 +70,12 @@ class QueryState:
     """Calls of the last answer that still lack a result."""
     results: dict[str, str] = field(default_factory=dict)
     """Results that have come for them, by call id."""
+    media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Images and files that belong to these."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """What was decided about calls."""
+    tools: ToolLedger = field(default_factory=ToolLedger)
+    """Results made elsewhere, tools that were found, corrections."""
     answer: Answer = field(default_factory=Answer)
     """The final answer as far as it has come."""
     closing: str = ""
@@ -88,6 +94,8 @@ class QueryState:
     """How often one did."""
     held: list[Incoming] = field(default_factory=list)
     """Messages that had come in when the run was suspended."""
+    handed_to: list[str] = field(default_factory=list)
+    """The agents the conversation was handed over to, in order; the last one is in charge."""
     session_id: str = ""
     """The session the run belongs to, empty for none."""
     transition_reason: str = "start"
@@ -104,6 +112,10 @@ class QueryState:
 
     def __post_init__(self) -> None:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
+
+    def __repr__(self) -> str:
+        how = self.stop_reason or "running"
+        return f"<QueryState {how}: step {self.step}, {len(self.messages)} messages>"
 
     @property
     def step(self) -> int:
@@ -129,6 +141,11 @@ class QueryState:
     def questions(self) -> list[PermissionRequest]:
         """The pending calls that wait for an answer of a person."""
         return self.permissions.questions(self.pending, self.step)
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The pending calls whose results are made elsewhere and have not come."""
+        return self.tools.open_calls(self.pending, self.permissions.rulings)
 
     # -- messages come in ---------------------------------------------------------------------------
 
@@ -182,7 +199,7 @@ class QueryState:
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
-        self.results, self.permissions.rulings = {}, {}
+        self.results, self.media, self.permissions.rulings = {}, {}, {}
         self.answer.take(response)
 
     def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
@@ -220,11 +237,14 @@ class QueryState:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
             self.answer.pieces.append(response.content)
 
-    def add_result(self, call_id: str, text: str) -> None:
-        """Take in the result of a pending call; with the last one, all are appended in call order."""
+    def add_result(self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None) -> None:
+        """Take in the result of a pending call; with the last one, all are appended, their media behind."""
         self.results[call_id] = text
+        if parts:
+            self.media[call_id] = parts
         if len(self.results) == len(self.pending):
             self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
+            self.messages += media_message((call.name, self.media.get(call.id, ())) for call in self.pending)
             rulings = self.permissions.rulings.values()
             self.ledger.tool_calls += len(self.pending) - sum(each.kind == NO_CALLS_LEFT for each in rulings)
             self.drop_calls()
@@ -233,7 +253,8 @@ class QueryState:
 
     def drop_calls(self) -> None:
         """Nothing is pending any more."""
-        self.pending, self.results, self.permissions.rulings = [], {}, {}
+        self.pending, self.results, self.media = [], {}, {}
+        self.permissions.rulings, self.tools.outside = {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
         """Answer one of the `questions`. Once all are answered the run can go on.
@@ -246,10 +267,12 @@ class QueryState:
             ConfigError: Nothing is asked about that call, or the verdict is neither.
         """
         asked = {question.call_id: question for question in self.questions}
-        if call_id not in asked:
-            waiting = ", ".join(asked) or "none"
-            raise ConfigError(f"No question waits for the call {call_id!r}. Waiting: {waiting}.")
+        check_waits("question", call_id, asked)
         self.rule(call_id, as_answer(verdict), asked[call_id].args)
+
+    def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
+        """Bring the result of one of the `open_calls`, text or JSON; a `ConfigError` if none awaits it."""
+        self.tools.give(call_id, result, is_error=is_error)
 
     def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
         """Write down what was decided about a pending call."""
@@ -269,6 +292,12 @@ class QueryState:
         if not self.closing and meaning != COMPLETED:
             self.answer.note = prompts.final_note.format(why=prompts.stopped[meaning])
         self.stop(meaning)
+
+    def hand_to(self, agent: str) -> None:
+        """End the run, because another agent goes on; the first one counts."""
+        if agent and self.stop_reason is None:
+            self.handed_to.append(agent)
+            self.stop(HANDED_OFF)
 
     def stop(self, reason: str) -> None:
         """End the run; the first reason stays."""
@@ -293,9 +322,9 @@ class QueryState:
 
     def resume(self) -> None:
         """Take up a run that has ended, or was suspended, where it stands."""
-        if self.stop_reason in (None, COMPLETED):
+        if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
-        if self.stop_reason == SUSPENDED:  # it goes on in the middle of a step: what was decided in it holds
+        if self.stop_reason in WAITING:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close = None, "", ""
@@ -308,7 +337,7 @@ class QueryState:
         """Give every call that is still open `text` as its result, so that the history is valid."""
         for call in list(self.pending):
             if call.id not in self.results:
-                self.add_result(call.id, text)
+                self.add_result(call.id, self.tools.text_of(call.id, text))
 
     # -- going out ----------------------------------------------------------------------------------
 
@@ -322,32 +351,27 @@ class QueryState:
 
     def full_history(self, waiting: str = "") -> list[Message]:
         """The same with `meta`, which holds the thinking."""
-        open_results = [tool_message(call.id, self.results.get(call.id, waiting)) for call in self.pending]
-        return [*self.messages, *open_results]
+        known = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
+        return [*self.messages, *(tool_message(call.id, known[call.id]) for call in self.pending)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        data, permissions = {name: getattr(self, name) for name in _PLAIN}, self.permissions
         return {
-            **data,
+            **{name: getattr(self, name) for name in _PLAIN},
             "messages": list(self.messages),
-            "answer": list(self.answer.pieces),
-            "note": self.answer.note,
-            "max_output_recovery_count": self.answer.continued,
-            "asked_again": self.answer.asked_again,
-            "output_raised": self.answer.output_raised,
+            **self.answer.to_dict(),
             "results": dict(self.results),
+            **({"media": dict(self.media)} if self.media else {}),
             "ledger": self.ledger.to_dict(),
             "doom": self.doom.to_dict(),
             "context": self.context.to_dict(),
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
-            "rulings": {call_id: ruling.to_dict() for call_id, ruling in permissions.rulings.items()},
-            "denied": dict(permissions.denied),
-            "always_allowed": list(permissions.always_allowed),
-            "denied_rounds": permissions.denied_rounds,
+            **self.permissions.to_dict(),
             "held": [list(each) for each in self.held],
+            "handed_to": list(self.handed_to),
+            "tools": self.tools.to_dict(),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
@@ -363,27 +387,19 @@ class QueryState:
             state = cls(
                 **{name: data[name] for name in _PLAIN},
                 messages=list(data["messages"]),
-                answer=Answer(
-                    list(data["answer"]),
-                    data["note"],
-                    data["max_output_recovery_count"],
-                    data["asked_again"],
-                    data["output_raised"],
-                ),
+                answer=Answer.from_dict(data),
                 results=dict(data["results"]),
+                media=dict(data.get("media", {})),
                 ledger=LimitLedger.from_dict(data["ledger"]),
                 doom=DoomLedger.from_dict(data["doom"]),
                 context=ContextLedger.from_dict(data["context"]),
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
-                permissions=PermissionLedger(
-                    {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()},
-                    dict(data["denied"]),
-                    list(data["always_allowed"]),
-                    data["denied_rounds"],
-                ),
+                permissions=PermissionLedger.from_dict(data),
                 held=[Incoming(*each) for each in data["held"]],
+                handed_to=list(data.get("handed_to", ())),
+                tools=ToolLedger.from_dict(data["tools"]) if "tools" in data else ToolLedger(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _no_state(f"{type(error).__name__}: {error}") from error

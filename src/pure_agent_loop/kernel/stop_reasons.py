@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Kind = Literal["done", "limit", "cut", "denied", "cancelled", "failed"]
+StopReason = Literal[
+    "completed",
+    "backgrounded",
+    "handed_off",
+    "max_steps",
+    "max_tool_calls",
+    "token_limit",
+    "budget",
+    "doom_loop",
+    "output_limit",
+    "content_filter",
+    "permission_denied",
+    "waiting_permission",
+    "waiting_tool",
+    "cancelled",
+    "error",
+]
 
-COMPLETED = "completed"
-SUSPENDED = "waiting_permission"
+COMPLETED: StopReason = "completed"
+SUSPENDED: StopReason = "waiting_permission"
+WAITING_TOOL: StopReason = "waiting_tool"
+WAITING = (SUSPENDED, WAITING_TOOL)  # the run stands in the middle of a step, its calls open
+HANDED_OFF: StopReason = "handed_off"
 
 
-class StopReason(NamedTuple):
+class StopMeaning(NamedTuple):
     """What one of the reasons means.
 
     Args:
@@ -22,18 +43,20 @@ class StopReason(NamedTuple):
     meaning: str
 
 
-STOP_REASONS = {
-    COMPLETED: StopReason("done", "The model gave its answer."),
-    "backgrounded": StopReason("done", "The work goes on elsewhere."),
-    "max_steps": StopReason("limit", "The step limit was reached."),
-    "max_tool_calls": StopReason("limit", "The limit of tool calls was reached."),
-    "token_limit": StopReason("limit", "The token limit was reached."),
-    "budget": StopReason("limit", "The budget of time or money was used up."),
-    "doom_loop": StopReason("limit", "The model went round in circles."),
-    "output_limit": StopReason("cut", "The answer was cut off at the output limit."),
-    "content_filter": StopReason("cut", "The server's content filter cut the answer off."),
-    "permission_denied": StopReason("denied", "The calls needed were not allowed."),
-    SUSPENDED: StopReason("denied", "It is suspended until `QueryState.answer_permission` was called."),
-    "cancelled": StopReason("cancelled", "It was stopped from outside."),
-    "error": StopReason("failed", "A failure ended it; see `QueryState.failure`."),
+STOP_REASONS: Mapping[StopReason, StopMeaning] = {
+    COMPLETED: StopMeaning("done", "The model gave its answer."),
+    "backgrounded": StopMeaning("done", "The work goes on elsewhere."),
+    HANDED_OFF: StopMeaning("done", "Another agent goes on; see `QueryState.handed_to`."),
+    "max_steps": StopMeaning("limit", "The step limit was reached."),
+    "max_tool_calls": StopMeaning("limit", "The limit of tool calls was reached."),
+    "token_limit": StopMeaning("limit", "The token limit was reached."),
+    "budget": StopMeaning("limit", "The budget of time or money was used up."),
+    "doom_loop": StopMeaning("limit", "The model went round in circles."),
+    "output_limit": StopMeaning("cut", "The answer was cut off at the output limit."),
+    "content_filter": StopMeaning("cut", "The server's content filter cut the answer off."),
+    "permission_denied": StopMeaning("denied", "The calls needed were not allowed."),
+    SUSPENDED: StopMeaning("denied", "It is suspended until `QueryState.answer_permission` was called."),
+    WAITING_TOOL: StopMeaning("denied", "It waits until `QueryState.give_result` was called."),
+    "cancelled": StopMeaning("cancelled", "It was stopped from outside."),
+    "error": StopMeaning("failed", "A failure ended it; see `QueryState.failure`."),
 }

@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pure_agent_loop.llm.messages import META, Message, joined_content, tool_message
+from pure_agent_loop.llm.messages import META, Message, in_words, is_media, joined_content, tool_message
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.media import MEDIA_KINDS
 
 BRIDGE = "OK."  # what the assistant is made to say between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
@@ -24,6 +25,9 @@ def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Messag
         messages: The history, system message first; `meta` may hold the thinking behind a message.
         profile: The needs.
     """
+    if profile.takes is not None:
+        taken = [MEDIA_KINDS[kind] for kind in profile.takes]
+        messages = [in_words(each, taken) if is_media(each) else each for each in messages]
     adapted: Iterator[Message] = _with_reasoning(messages, profile)
     if profile.system_role:
         adapted = _with_system_role(adapted, profile.system_role)

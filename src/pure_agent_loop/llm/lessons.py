@@ -14,6 +14,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.media import MEDIA_KINDS
 
 MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
 _KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports its template's complaints with 500
@@ -194,6 +195,34 @@ def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson |
     return None
 
 
+_MEDIA_WORDS = {
+    "image": r"image|vision|multi-?modal|mmproj",
+    "file": r"\bfiles?\b|pdf|document",
+    "audio": r"audio|sound",
+}
+_TEXT_ONLY = re.compile(
+    r"(?:expected|must be|should be|only) [`'\"]?(?:text|a? ?string)\b|not a multi-?modal|only supported by",
+    re.I,
+)
+
+
+def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    """What came out of tools and is no text. The user's own is sent again: the refusal stands."""
+    contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
+    sent = {part.get("type") for content in contents for part in content}
+    takes = MEDIA_KINDS if profile.takes is None else profile.takes
+    refused = [
+        kind
+        for kind, form in MEDIA_KINDS.items()
+        if form in sent and kind in takes and re.search(rf"{_MEDIA_WORDS[kind]}|{form}", words, re.I)
+    ]
+    if not refused or not (_REFUSED.search(words) or _TEXT_ONLY.search(words)):
+        return None
+    left = tuple(kind for kind in takes if kind not in refused)
+    what = f"{' and '.join(refused)} out of tools is said in words"
+    return Lesson(replace(profile, takes=left), what)
+
+
 _STREAM_NEEDED = re.compile(
     r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
     r"|must be set to false for non-stream"
@@ -320,6 +349,7 @@ def _spellings(name: str) -> set[str]:
 
 
 _RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] = (
+    _media,
     _reasoning,
     _token_limit,
     _streaming,

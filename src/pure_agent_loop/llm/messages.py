@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.media import part_words
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]
@@ -60,6 +62,41 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
 def tool_message(call_id: str, content: str) -> Message:
     """The result of a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[Message]:
+    """What tools gave beside text, as one message in the user's role, or none.
+
+    Args:
+        results: The name of each tool, and its parts.
+    """
+    content: list[dict[str, Any]] = []
+    for tool, parts in results:
+        if found := list(parts):
+            content += [{"type": "text", "text": say("media_of", tool=tool)}, *found]
+    return [user_message("", content, synthetic=True)] if content else []
+
+
+def is_media(message: Message) -> bool:
+    """True for such a message: it belongs to the results before it."""
+    meta = message.get(META) or {}
+    return message["role"] == "user" and bool(meta.get("synthetic")) and isinstance(message["content"], list)
+
+
+def in_words(message: Message, keep: Collection[str] = ()) -> Message:
+    """A message with words in the place of its images and files.
+
+    Args:
+        message: It; its content is a list of parts.
+        keep: Types of parts that stay.
+    """
+    kept = ("text", *keep)
+    content = [
+        part if part["type"] in kept else {"type": "text", "text": say("media_gone", what=part_words(part))}
+        for part in message["content"]
+    ]
+    is_text = all(part["type"] == "text" for part in content)
+    return {**message, "content": text_of(content) if is_text else content}
 
 
 def text_of(content: str | list[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.media import MEDIA_KINDS
 
 # The chat-completions protocol, as `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54) lists it,
 # without what a run writes itself (model, messages, tools) and `n`: a run reads one answer.
@@ -109,6 +110,8 @@ class Profile:
             own where tools are put to it as JSON; None to try it on worked examples.
         max_output: Tokens of an answer unless the caller says otherwise; None for the server's own limit.
         tool_mode: What ``tool_mode="auto"`` begins with; empty for ``native``.
+        takes: What may come out of tools beside text: of ``image``, ``file``, ``audio``. What else comes is
+            said in words. None to find out.
     """
 
     name: str
@@ -132,13 +135,18 @@ class Profile:
     able: bool | None = None
     max_output: int | None = None
     tool_mode: Literal["", "native", "json", "text"] = ""
+    takes: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("refuses", "schema_without"):
+        for name in ("refuses", "schema_without", "takes"):
             value = getattr(self, name)
+            if name == "takes" and value is None:
+                continue
             if isinstance(value, str):
                 raise ConfigError(f"Profile.{name}={value!r} must be a list of names: [{value!r}].")
             object.__setattr__(self, name, tuple(value))  # equal however it was given
+        if wrong := [each for each in self.takes or () if each not in MEDIA_KINDS]:
+            raise ConfigError(f"Profile.takes={wrong!r}: it may hold {', '.join(MEDIA_KINDS)}.")
         for name in ("url", "model"):
             _check_pattern(name, getattr(self, name))
 
@@ -182,7 +190,7 @@ _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),
     Profile("OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576),
     Profile("OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini|-turbo){_DATE}", window=128_000),
-    Profile("OpenAI GPT-3.5", model=r"^gpt-3\.5-turbo(-0125|-1106)?$", window=16_385),
+    Profile("OpenAI GPT-3.5", model=r"^gpt-3\.5-turbo(-0125|-1106)?$", window=16_385, takes=()),
 ]
 
 PLAIN = Profile("any other server")
@@ -191,7 +199,7 @@ PLAIN = Profile("any other server")
 PROFILES: list[Profile] = [
     Profile("OpenRouter", url=r"openrouter\.ai", thinking=REASONING),
     Profile("DashScope", url=r"dashscope[\w-]*\.aliyuncs\.com", thinking=ENABLE_THINKING),
-    Profile("DeepSeek", url=r"api\.deepseek\.com", reasoning_echo="reasoning_content"),
+    Profile("DeepSeek", url=r"api\.deepseek\.com", reasoning_echo="reasoning_content", takes=()),
     Profile("Kimi", url=r"api\.moonshot\.(ai|cn)", reasoning_echo="reasoning_content"),
     Profile(
         "Mistral",

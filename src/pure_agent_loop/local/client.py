@@ -14,7 +14,7 @@ from pure_agent_loop.local.engine.shared import ServerSettings, join_server
 TINY_PARAMETERS = 300_000_000
 # The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
-EMBEDDED = Profile("Embedded model", likelihoods=True)
+EMBEDDED = Profile("Embedded model", likelihoods=True, takes=())
 # A model that goes on and on does so at once: what it has not said in so many tokens it does not say.
 TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=120)
 

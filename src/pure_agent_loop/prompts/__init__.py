@@ -15,7 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences, current_voice, in_language
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
-_SENTENCES = ("prompts.words", "schema.words", "toolbox.words", "subagents.words")
+_SENTENCES = ("prompts.words", "schema.words", "toolsets.words", "toolbox.words", "subagents.words")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.compaction import Ladder
@@ -15,7 +15,9 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs.choose import DEFAULT_MODEL
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+
+Word = TypeVar("Word", bound=str)
 
 
 def checked_compactor(value: Any) -> Compactor:
@@ -77,13 +79,13 @@ def checked_text(name: str, value: object) -> str:
     return value
 
 
-def checked_choice(name: str, value: str, choices: Collection[str]) -> str:
+def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
     """One of some words.
 
     Raises:
         ConfigError: It is another; the message names them.
     """
-    if value not in choices:
+    if value is None or value not in choices:
         raise ConfigError(f"{name}={value!r} is not known. Use one of: {', '.join(choices)}.")
     return value
 
@@ -104,7 +106,9 @@ def check_only_client(
     check_client(llm)
 
 
-def all_tools(tools: Iterable[ToolLike] | ToolRegistry | None, subagents: Subagents | None) -> ToolRegistry:
+def all_tools(
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, subagents: Subagents | None
+) -> ToolRegistry:
     """The tools that were given, and those that give tasks to subagents, where the name is free.
 
     Raises:

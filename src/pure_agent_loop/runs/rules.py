@@ -12,7 +12,7 @@ from pure_agent_loop.kernel.kit import LendsTools
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT
 from pure_agent_loop.permissions import PermissionRules, Rule
 from pure_agent_loop.support.abilities import able
-from pure_agent_loop.tool import Tool
+from pure_agent_loop.tool import Tool, ToolRegistry
 
 SHARED = " Rules for several agents, or for tools that come later, are PermissionRules(..., shared=True)."
 _WILDCARDS = frozenset("*?[")
@@ -23,7 +23,8 @@ _Schemas = Mapping[str, Mapping[str, Any]]
 def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object, hint: str = SHARED) -> None:
     """Refuse a rule that can match no tool, or no argument of one.
 
-    A pattern of names, such as ``read_*``, may match none: it also speaks of tools that there are not yet.
+    A pattern of names, such as ``read_*``, may match none: it also speaks of tools that there are not yet. So
+    does every name where there are toolsets, whose tools nobody knows before a run.
 
     Args:
         rules: The rules.
@@ -37,9 +38,11 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
     lending = able(subagents, LendsTools)
     lent = () if lending is None else lending.lent_tools()
     known: _Schemas = {READ_RESULT: {}, **{each.name: each.parameters for each in (*tools, *lent)}}
+    is_open = isinstance(tools, ToolRegistry) and bool(tools.toolsets)
     for rule in rules.each():
         mine = {name: of for name, of in known.items() if fnmatch.fnmatchcase(name, rule.tool)}
-        problem = _argument_problem(rule, mine) if mine else _name_problem(rule, known)
+        unknown = "" if is_open else _name_problem(rule, known)
+        problem = _argument_problem(rule, mine) if mine else unknown
         if problem:
             raise ConfigError(f"The permission rule {rule.text!r} can match no call: {problem}{hint}")
 

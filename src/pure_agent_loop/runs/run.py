@@ -7,14 +7,15 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
-from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.kernel.event_data import set_number
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, as_html
+from pure_agent_loop.runs.handoff import Member, run_loops
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
@@ -25,12 +26,16 @@ class Run:
     Args:
         state: Where it starts.
         kit: What it works with; its `emit` is replaced.
+        first: The agent that was asked; it may hand the run over to others.
     """
 
-    def __init__(self, state: QueryState, kit: Kit) -> None:
+    def __init__(self, state: QueryState, kit: Kit, first: Member | None = None) -> None:
         self.state = state
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
         self._kit = kit
+        self._first = first
+        self._previous: AgentResult | None = None
+        self._told = 0  # events of the loops before
         self._is_started = False
         weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
@@ -68,11 +73,11 @@ class Run:
         except KeyboardInterrupt:
             raise self._interrupted() from None
 
-    def stream(self) -> AsyncGenerator[Event, None]:
+    def stream(self) -> AsyncGenerator[AnyEvent, None]:
         """Run while the events are read."""
         return EventStream(self._start).events()
 
-    def stream_sync(self) -> Generator[Event, None, None]:
+    def stream_sync(self) -> Generator[AnyEvent, None, None]:
         """Run while the events are read, from sync code; raises what `wait_sync` does."""
         portal = get_portal()
         stream = EventStream(self._start)
@@ -87,7 +92,18 @@ class Run:
 
     def result(self) -> AgentResult:
         """The outcome, once the run has ended."""
-        return AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        result = AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        return replace(result, previous=self._previous)
+
+    def _hand_over(self, state: QueryState, kit: Kit) -> None:
+        before = AgentResult.from_state(self.state, self.events[self._told :], self._kit.prompts)
+        self._previous = replace(before, previous=self._previous)
+        self._told, self.state, self._kit = len(self.events), state, kit
+
+    def _repr_html_(self) -> str:
+        """How it stands, for notebooks."""
+        about = self.state.stop_reason or (f"step {self.state.step}" if self._is_started else "not started")
+        return as_html(self.state.content, about, self.events)
 
     def history(self) -> list[Message]:
         """The messages so far, valid, with the thinking, which some servers want back."""
@@ -106,20 +122,23 @@ class Run:
             )
         self._is_started = True
 
-    async def _keep(self, event: Event) -> None:
+    async def _keep(self, event: AnyEvent) -> None:
         self.events.append(event)
+        set_number(event, len(self.events))
 
     async def _start(self, emit: Emit) -> None:
         self._begin()
 
-        async def keep_and_emit(event: Event) -> None:
+        async def keep_and_emit(event: AnyEvent) -> None:
             self.events.append(event)
+            set_number(event, len(self.events))
             await emit(event)
 
         await self._run(keep_and_emit)
 
     async def _run(self, emit: Emit) -> None:
         try:
-            await run_loop(self.state, replace(self._kit, emit=veiled(emit, self._kit.redactor)))
+            kit = replace(self._kit, emit=veiled(emit, self._kit.redactor))
+            await run_loops(self.state, kit, self._first, self._hand_over)
         finally:
             self._kit.journal.close()

@@ -11,6 +11,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runs.handoff import Member, in_charge
 from pure_agent_loop.runs.options import Given
 from pure_agent_loop.support.text import clean_text
 
@@ -25,6 +26,7 @@ class RunInput:
         system_prompt: Used unless the history brings its own.
         state: Where to go on.
         media: Parts that come with the task; see `media_parts`.
+        first: The agent itself, which may have handed the state or the session over to another one.
 
     Raises:
         ConfigError: `task` is no text, or there are media without a task.
@@ -35,6 +37,7 @@ class RunInput:
     system_prompt: str = ""
     state: Given = None
     media: Sequence[dict[str, Any]] = ()
+    first: Member | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and not isinstance(self.task, str):
@@ -58,6 +61,7 @@ def begin_run(kit: Kit, given: RunInput) -> tuple[QueryState, Kit]:
         if given.messages is not None:
             raise ConfigError("messages and state were both given. The state has its own messages.")
         start, notices = resumed_state(given.task, given.state, kit.prompts, given.media)
+        kit, _ = in_charge(given.first, kit, start, new_task=given.task is not None)
     elif given.task is None:
         raise ConfigError(
             "task must be text; None goes on from a state, which is missing: state=result.state."
@@ -132,5 +136,6 @@ def resumed_state(
         copy.task, copy.tool_rounds = task, 0
         copy.must_close, copy.stop_hook_count = "", 0  # they were about the old task
         copy.permissions.forget_refusals()
+        copy.tools.retries = {}
         copy.go_on(task, "follow_up", media)
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from pure_agent_loop.events import Emit, Event
+from pure_agent_loop.events import AnyEvent, Emit
 
 BUFFER_EVENTS = 64
 
@@ -24,13 +24,13 @@ class EventStream:
 
     def __init__(self, start: Callable[[Emit], Awaitable[None]]) -> None:
         self._start = start
-        self._buffer: deque[Event] = deque()
+        self._buffer: deque[AnyEvent] = deque()
         self._task: asyncio.Task[None] | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()  # several may wait for it: tools tell of their progress beside the loop
         self._left = False
 
-    async def next_batch(self) -> list[Event]:
+    async def next_batch(self) -> list[AnyEvent]:
         """Everything that has come since the last call, waiting for at least one event.
 
         Returns:
@@ -49,18 +49,18 @@ class EventStream:
             return []
         batch = list(self._buffer)
         self._buffer.clear()
-        _wake(self._writer)
+        self._room.set()
         return batch
 
     async def aclose(self) -> None:
         """Leave: cancel the run if it still goes on, and wait until it has ended."""
         self._left = True
-        _wake(self._writer)
+        self._room.set()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    async def events(self) -> AsyncGenerator[AnyEvent, None]:
         """The events one by one. Closing the iterator leaves the run."""
         try:
             while batch := await self.next_batch():
@@ -75,13 +75,13 @@ class EventStream:
         finally:
             _wake(self._reader)
 
-    async def _emit(self, event: Event) -> None:
+    async def _emit(self, event: AnyEvent) -> None:
         if not self._left:  # before any wait: else it is lost when the run is cancelled there
             self._buffer.append(event)
             _wake(self._reader)
         while len(self._buffer) >= BUFFER_EVENTS and not self._left:
-            self._writer = asyncio.get_running_loop().create_future()
-            await self._writer
+            self._room.clear()
+            await self._room.wait()
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, TypedDict
 
 from pure_agent_loop.errors import LLMError, SessionReadError
@@ -25,6 +25,8 @@ _WANTED = {
     "before": BeforeTool,
     "judge": Permission | None,
 }
+# Of an outcome; a value is the program's own object, and parts stand there if there are some.
+_OF_OUTCOME = [each.name for each in fields(ToolOutcome) if each.name not in ("parts", "value")]
 _NOTHING = TokenUsage.zero().to_dict()
 
 
@@ -41,7 +43,8 @@ def encode(value: Any) -> tuple[str, Any]:
         requests = get(value.raw, "requests")  # an answer that took several says so there
         return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
     if isinstance(value, ToolOutcome):
-        return "outcome", asdict(value)
+        plain = {name: getattr(value, name) for name in _OF_OUTCOME}
+        return "outcome", {**plain, "parts": value.parts} if value.parts else plain
     if isinstance(value, (Permission, BeforeTool)):
         return "value", {type(value).__name__: asdict(value)}
     return "value", to_jsonable(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_id, new_session_id
 from pure_agent_loop.sessions.stores.log import BaseLog
 from pure_agent_loop.sessions.stores.records import Record
@@ -71,7 +71,7 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
         steps = max((step_of(record) or 0 for record in records), default=0)
         raise ConfigError(f"at={at} is no step of this session; it has {steps}, counted from 1.")
     last = standing[-1]
-    if records[last].data.get("stop_reason") not in (None, SUSPENDED):
+    if records[last].data.get("stop_reason") not in (None, *WAITING):
         return records[: last + 1]
     end = last + 1
     while end < len(records) and not _begins_more(records[end]):

@@ -13,12 +13,13 @@ import selectors
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.runs.handoff import Member, handed_state, in_charge, member_at
 from pure_agent_loop.sessions.replay_journal import (
     Difference,
     RecordedBudget,
@@ -65,14 +66,7 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-class Replayed(Protocol):
-    """What a replay takes from an agent; `Agent` has it."""
-
-    system_prompt: str
-    _kit: Kit
-
-
-def replay_session(records: Sequence[Record], *, agent: Replayed | None = None) -> ReplayReport:
+def replay_session(records: Sequence[Record], *, agent: Member | None = None) -> ReplayReport:
     """Run the loop again over what a session recorded.
 
     Args:
@@ -112,7 +106,7 @@ def replay_session(records: Sequence[Record], *, agent: Replayed | None = None) 
 class _Replay:
     """One replay, run after run."""
 
-    def __init__(self, records: Iterable[Record], agent: Replayed | None) -> None:
+    def __init__(self, records: Iterable[Record], agent: Member | None) -> None:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
@@ -167,7 +161,7 @@ class _Replay:
         run, past = record.data, replace(self._past)
         number = self.report.runs + 1
         try:
-            about = self._about(run)
+            about = self._about(run, past)
             kit = rebuild(about)
             state = self._first_state(run, past, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -185,17 +179,26 @@ class _Replay:
         for _ in windows:  # what was not needed is part of the past of the next run all the same
             pass
 
-    def _about(self, run: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _about(self, run: Mapping[str, Any], past: Past) -> Mapping[str, Any]:
         if self._agent is None:
             return run
-        said: dict[str, Any] = to_jsonable(describe(self._agent._kit))  # the two are one package
+        state = past.to_state() or QueryState()
+        state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
+        kit, _ = in_charge(self._agent, self._agent._kit, state, new_task=False)
+        said: dict[str, Any] = to_jsonable(describe(kit))  # the two are one package
         return {**said, "model": run["model"], "takes_meta": run["takes_meta"]}
 
     def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
         given, words = recorded_input(run), run["system_prompt"]
-        if self._agent is not None and given.messages is None:  # else the history may have brought its own
-            words = self._agent.system_prompt
-        return first_state(past, "", replace(given, system_prompt=words), kit.prompts)[0]
+        chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
+        if self._agent is not None and (is_handed or given.messages is None):
+            words = member_at(self._agent, chain).system_prompt  # else the history may have brought its own
+        if is_handed:
+            return handed_state(past.to_state() or QueryState(), words, run.get("history", past.messages))
+        state = first_state(past, "", replace(given, system_prompt=words), kit.prompts)[0]
+        if state.handed_to and given.task is not None:
+            state.handed_to, state.system_prompt = chain, words
+        return state
 
 
 def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:

@@ -10,8 +10,10 @@ from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tools.ledger import ToolLedger
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.runs.handoff import handed_state, in_charge
 from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.effects import decode, read_effect
@@ -30,11 +32,13 @@ class Opened:
         state: Where the run starts.
         notices: What people should know: repairs, a run that was cut off.
         journal: Where the run writes.
+        kit: What it works with: another agent may be in charge.
     """
 
     state: QueryState
     notices: list[str]
     journal: SessionJournal
+    kit: Kit
 
 
 def begin_in_session(
@@ -50,8 +54,8 @@ def begin_in_session(
     if given.state is not None:
         raise ConfigError("state and session_id were both given. The session has its own state.")
     opened = open_session(store or default_store(), session_id, given, kit)
-    opening = (*kit.opening, *opened.notices)
-    return opened.state, replace(kit, opening=opening, journal=opened.journal)
+    opening = (*opened.kit.opening, *opened.notices)
+    return opened.state, replace(opened.kit, opening=opening, journal=opened.journal)
 
 
 def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit) -> Opened:
@@ -71,10 +75,12 @@ def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit
     """
     log = store.open(session_id)
     try:
-        return _opened(log, given, kit)
+        opened = _opened(log, given, kit)
     except BaseException:
         log.close()
         raise
+    opened.journal.store = store
+    return opened
 
 
 def _opened(log: SessionLog, given: RunInput, kit: Kit) -> Opened:
@@ -89,13 +95,17 @@ def _opened(log: SessionLog, given: RunInput, kit: Kit) -> Opened:
     )
     is_new = past.state is None
     state, more = first_state(past, log.session_id, given, kit.prompts)
+    kit, names = in_charge(given.first, kit, state, new_task=given.task is not None)
     journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
-    shown = {"media": list(given.media)} if given.media else {}
+    shown = {
+        **({"media": list(given.media)} if given.media else {}),
+        **({"in_charge": names} if names else {}),
+    }
     journal.begin(
         {"task": given.task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown}
     )
-    return Opened(state, [*notices, *more], journal)
+    return Opened(state, [*notices, *more], journal, kit)
 
 
 def first_state(
@@ -114,6 +124,13 @@ def first_state(
     """
     old = past.to_state()
     notices: list[str] = []
+    if given.task is None and past.begun is not None and past.begun.get("handoff"):
+        if old is None:
+            raise SessionReadError(f"Session {session_id!r} cannot be read: it was handed over by nobody.")
+        history = past.begun.get("history", old.messages)
+        state = handed_state(old, str(past.begun.get("system_prompt", "")), history)
+        state.session_id = session_id
+        return state, notices
     if given.task is None and past.begun is not None:  # it was cut off before anything was written of it
         given = recorded_input(past.begun)
     if old is None:
@@ -165,8 +182,9 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
         if call.id in state.results:
             continue
         if key in past.effects:
-            text = read_effect(key, *past.effects[key]).text
-            state.add_result(call.id, _seen(text, f"{step}:after:{call.id}", past, prompts))
+            outcome = read_effect(key, *past.effects[key])
+            text = _seen(outcome.text, f"{step}:after:{call.id}", past, prompts)
+            state.add_result(call.id, text, outcome.parts if text == outcome.text else None)
         elif key in past.unfinished:
             state.add_result(call.id, unknown_outcome(prompts, call.name).text)
         else:
@@ -195,6 +213,8 @@ def _with_task(state: QueryState, task: str, prompts: Prompts, media: Sequence[d
         answers=state.answers,
         permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
         held=state.held,
+        handed_to=state.handed_to,
+        tools=ToolLedger(found=state.tools.found),
     )
     new.add_user(task, media)
     return new

@@ -5,13 +5,14 @@ Functions are not written down, only how many there were: what they said is amon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NoReturn
 
 from pure_agent_loop.budget import Price
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
+from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
 from pure_agent_loop.kernel.window import window_of
@@ -19,10 +20,10 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
-from pure_agent_loop.tool import Tool, ToolRegistry
+from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
+from pure_agent_loop.toolsets.running import RunTools, flags_of
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
-_FLAGS = ("idempotent", "read_only", "polls", "timeout", "untrusted")
 _HOOKS = ("before_tool", "after_tool", "on_stop")
 _SECRET = ("extra_headers", "extra_query")  # keys may stand there
 _BEHAVIORS = ("deny", "ask", "allow")
@@ -35,7 +36,7 @@ def describe(kit: Kit) -> dict[str, Any]:
         "model": model_of(kit.client),
         "takes_meta": takes_meta(kit.client),
         "tools": kit.tools.to_openai_schema(kit.prompts),
-        "tool_flags": {each.name: _flags(each) for each in kit.tools},
+        "tool_flags": {each.name: flags_of(each) for each in kit.tools},
         "tool_timeout": kit.timeouts.tool,
         "options": {name: value for name, value in kit.options.items() if name not in _SECRET},
         "limits": asdict(kit.limits),
@@ -59,9 +60,16 @@ def describe(kit: Kit) -> dict[str, Any]:
     }
 
 
-def _flags(tool: Tool) -> dict[str, Any]:
-    found = {**{name: getattr(tool, name) for name in _FLAGS}, "judge": tool.judge is not None}
-    return {name: value for name, value in found.items() if value}
+class RecordedTools(RunTools):
+    """The tools of a replay: what toolsets listed is recorded."""
+
+    async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
+        tools, number = self._in_step, 0
+        while journal.recorded(key := f"{context.step}:tools:{number}"):
+            plain: list[dict[str, Any]] = await journal.effect(key, _recorded)
+            tools = [stub_tool(each, {each["name"]: each["flags"]}) for each in plain]
+            number += 1
+        return tools
 
 
 def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
@@ -101,12 +109,13 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
     known = {each.name for each in fields(LoopLimits)}  # a later version may have written more
     limits = {name: _number(value) for name, value in run["limits"].items() if name in known}
     limits["prices"] = read_prices(limits["prices"])
-    words = run["prompts"]
+    said = run["prompts"]
+    words = _WORDS[said] if isinstance(said, str) else Prompts(**{"system_prompt": "", **said})
     return Kit(
         client=NoClient(str(run["model"]), takes_meta=run["takes_meta"]),
-        tools=ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]),
+        tools=RecordedTools(ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]), words),
         limits=LoopLimits(**limits),
-        prompts=_WORDS[words] if isinstance(words, str) else Prompts(**{"system_prompt": "", **words}),
+        prompts=words,
         options=run["options"],
         permissions=PermissionPolicy(run["permissions"]["mode"], PermissionRules(**rules)),
         can_use_tool=never if functions["can_use_tool"] else None,
@@ -137,6 +146,8 @@ def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]
     given = {flag: _number(value) for flag, value in flags.get(name, {}).items()}
     if given.pop("judge", False):
         given["judge"] = never  # what it said is recorded
+    if given.get("destructive") == "depends":
+        given["destructive"] = never
     return Tool(
         never,
         name=name,
@@ -149,6 +160,10 @@ def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]
 def _number(value: Any) -> Any:
     """What had no JSON form: no limit."""
     return float("inf") if value == "inf" else value
+
+
+async def _recorded() -> Any:
+    await never()
 
 
 async def never(*_: Any, **__: Any) -> NoReturn:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.text import as_text
@@ -132,7 +132,7 @@ class _Reader:
         self._story.steps = max(self._story.steps, step)
         self._step, self._tail = step, []
         self._story.stop_reason = str(reason or "")
-        if reason and reason != SUSPENDED:
+        if reason and reason not in WAITING:
             self._add("end", str(reason), record)
 
     def _history(self, record: Record) -> None:

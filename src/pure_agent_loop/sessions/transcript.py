@@ -31,9 +31,11 @@ from typing import Any, TypedDict, TypeVar, cast
 from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
-from pure_agent_loop.sessions.store import SessionLog, is_remote
+from pure_agent_loop.sessions.run_record import describe
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -61,7 +63,8 @@ class Past:
         effects: What was recorded behind it, by key, as (type, data).
         intents: What was said about the tools that had begun, by key.
         runs: How many runs were begun.
-        begun: The record of the newest run with a task of its own, until its first state is there.
+        begun: The record of the newest run with a task of its own, or that was handed over, until its first
+            state is there.
         coming: The history as the next state will have it; None if no message came in since the last.
         after_hooks: How many hooks look at each result before the model may see it.
         unnamed: Effects behind the state that have no key, in half a sentence each.
@@ -102,7 +105,7 @@ class Past:
         data = record.data
         if record.type == "run":
             self.runs, self.coming = self.runs + 1, None  # what came in without a state comes in again
-            if isinstance(data.get("task"), str):
+            if isinstance(data.get("task"), str) or data.get("handoff"):
                 self.begun = data
             functions = data.get("functions")
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
@@ -212,6 +215,7 @@ class SessionJournal:
         self._due: list[partial[Record]] = []
         self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
+        self.store: SessionStore | None = None  # where it is kept, for what belongs to the run
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """A run begins.
@@ -220,6 +224,22 @@ class SessionJournal:
             SessionWriteError: Nothing can be written.
         """
         self._log.append("run", self._clean(about))
+
+    def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
+        """The loop of the agent begins that the run was handed over to.
+
+        Args:
+            state: Where it begins.
+            kit: What it works with.
+            history: Whether the messages are others than they were.
+
+        Raises:
+            SessionWriteError: Nothing can be written.
+        """
+        self._redactor = kit.redactor
+        about = {"task": None, "handoff": kit.name, "in_charge": state.handed_to, **describe(kit)}
+        messages = {"history": state.messages} if history else {}
+        self._put_down("run", {**about, "system_prompt": state.system_prompt, **messages}, durable=True)
 
     async def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None

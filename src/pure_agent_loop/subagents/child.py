@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -19,16 +20,20 @@ from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
+from pure_agent_loop.runs.together import beneath
+from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
-from pure_agent_loop.subagents.tasks import TaskRecord
+from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.messages import Message
+    from pure_agent_loop.sessions.store import SessionStore
     from pure_agent_loop.support.writer_lock import SessionLock
 
 
@@ -48,6 +53,7 @@ class Child:
         job: The work.
         moved: Set once a task of the foreground has gone to the background.
         unlink: Lets it no longer be stopped with the run that gave the task.
+        sessions: Where its session is kept; where those of the agent above are if None.
     """
 
     record: TaskRecord
@@ -60,6 +66,7 @@ class Child:
     lock: SessionLock | None = None
     job: asyncio.Task[None] | None = None
     unlink: Callable[[], None] | None = None
+    sessions: SessionStore | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -82,6 +89,10 @@ class Child:
     def calls(self) -> int:
         """Tool calls of this run of it, those of its own subagents among them."""
         return 0 if self.state is None else self.state.ledger.tool_calls
+
+    def go_on(self, state: QueryState) -> None:
+        """It was handed over, and goes on there."""
+        self.state = state
 
     def spent(self) -> dict[str, Any]:
         """The same for the account of the run that gave the task; see `ToolOutcome`."""
@@ -126,39 +137,76 @@ def kit_for(
         used_up: Which limit of the run above is reached.
         background: What gives tasks to further ones; None for nothing.
     """
-    definition = child.definition
-    options = dict(above.options)
+    definition, is_agent = child.definition, child.definition.agent is not None
+    base = above if definition.agent is None else beneath(definition.agent._kit, above)
+    options = dict(base.options)
     if definition.model is not None:
         options["model"] = definition.model
-    client, window = above.client, above.context_window
+    client, window = base.client, base.context_window
     if definition.llm is not None:
-        client, window = ToolModeClient(definition.llm, "auto", above.prompts), None
-    snapshots = None if definition.needs_folder else above.observers.snapshots
+        client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
+    snapshots = None if definition.needs_folder else base.observers.snapshots
     return replace(
-        above,
+        base,
         client=client,
         context_window=window,
         tools=tools,
         options=options,
         limits=limits_of(definition, state_above, above),
-        permissions=policy_of(definition, above.permissions),
+        permissions=policy_of(definition, base.permissions),
         on_ask=on_ask,
-        hooks=replace(above.hooks, on_stop=()),  # they speak of the end of the work above
-        budget=FamilyBudget(above.budget, used_up),
+        # Stop hooks speak of the end of the work of the agent they were given to.
+        hooks=base.hooks if is_agent else replace(base.hooks, on_stop=()),
+        budget=FamilyBudget(base.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
         observers=replace(
-            above.observers, snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
+            base.observers, snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
         ),
         cancel_token=child.token,
         inbox=Inbox(),
-        emit=veiled(emit, above.redactor),
+        emit=veiled(emit, base.redactor),
         journal=MemoryJournal(),
         background=background,
-        tool_rounds=None,
-        after_tools="",
+        tool_rounds=base.tool_rounds if is_agent else None,
+        after_tools=base.after_tools if is_agent else "",
         emit_reasoning=False,
         opening=(),
     )
+
+
+def child_for_call(
+    definition: AgentDefinition,
+    prompt: str,
+    call: ToolContext,
+    state: QueryState,
+    kit: Kit,
+    tasks: TaskStore | None,
+) -> Child:
+    """The task that is the work of a call: a new one, or in a session the one that the call had begun.
+
+    Args:
+        definition: Who does it.
+        prompt: What it is given.
+        call: The call.
+        state: Where the run stands that makes it.
+        kit: What that run works with.
+        tasks: Where records are kept; None for a run without a session.
+    """
+    parent, name = state.session_id, definition.name
+    record = TaskRecord("", name, prompt, parent=parent, step=call.step, call_id=call.call_id)
+    record.resumes = True
+    if tasks is None:
+        record.id = TaskStore().new_id(name)
+        return Child(record, definition)
+    number = f"{parent}:{state.answers}:{call.call_id}"  # the same when the call is made again
+    record.id = f"{name}-{hashlib.sha256(number.encode()).hexdigest()[:8]}"
+    record.session_id = f"{parent[: 63 - len(record.id)]}.{record.id}"
+    return Child(record, definition, sessions=getattr(kit.journal, "store", None))
+
+
+def has_begun(store: SessionStore, session_id: str) -> bool:
+    """True if a task is written down in a session."""
+    return store.exists(session_id) and read_past(store.read(session_id).records).runs > 0
 
 
 def inherit_answers(state: QueryState, above: QueryState) -> None:

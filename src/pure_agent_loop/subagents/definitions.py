@@ -14,6 +14,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs.checks import check_client
+from pure_agent_loop.runs.handoff import Member
 from pure_agent_loop.subagents.words import CHINESE, ENGLISH
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.support.language import default_language
@@ -59,6 +60,7 @@ class AgentDefinition:
         background: Its tasks go on beside the agent that gives them, unless the call says otherwise.
         max_result_chars: A longer answer is cut; the whole of it stays readable.
         permission_mode: A narrower mode than that above; a wider one changes nothing.
+        agent: An agent of its own making, with its own model, tools and words; see `Agent.as_tool`.
 
     Raises:
         ConfigError: A value cannot be used.
@@ -75,6 +77,7 @@ class AgentDefinition:
     background: bool = False
     max_result_chars: int = DEFAULT_RESULT_CHARS
     permission_mode: str | None = None
+    agent: Member | None = None
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -83,7 +86,7 @@ class AgentDefinition:
                 f"AgentDefinition.name={name!r:.80} must be 1 to 32 lower-case letters, digits, _ and -, "
                 "a letter first."
             )
-        for field in ("description", "prompt"):
+        for field in ("description", "prompt") if self.agent is None else ("description",):
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
         self._check_one_of("workspace", WORKSPACE_MODES)

@@ -13,7 +13,8 @@ from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.subagents.child import Child, report_of
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import check_workspace
-from pure_agent_loop.subagents.run_tasks import Root, RunTasks
+from pure_agent_loop.subagents.root import Root
+from pure_agent_loop.subagents.run_tasks import RunTasks
 from pure_agent_loop.subagents.table import TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords, words_for

@@ -12,10 +12,9 @@ from pure_agent_loop.kernel.tools.observers import Snapshots, StepChanges
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionPolicy
+from pure_agent_loop.runs.together import least, narrower
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.tool import Tool, ToolRegistry
-
-_FROM_WIDE = ("bypass", "auto", "ask", "plan")
 
 
 class RightsError(Exception):
@@ -24,11 +23,6 @@ class RightsError(Exception):
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
         super().__init__(", ".join(self.names))
-
-
-def narrower(mode: str, wanted: str | None) -> str:
-    """The narrower of two permission modes."""
-    return mode if wanted is None else max(mode, wanted, key=_FROM_WIDE.index)
 
 
 def policy_of(definition: AgentDefinition, above: PermissionPolicy) -> PermissionPolicy:
@@ -44,7 +38,8 @@ def tools_of(
 
     Args:
         definition: The subagent.
-        above: What the agent has that gives the task.
+        above: What the agent has that gives the task. Those whose results are made elsewhere stay with it,
+            because only who called that agent can bring them.
         own: Its tools for tasks, which a subagent does not inherit.
         bound: Tools for a folder of the subagent's own; None where it works in the shared one. Only those
             that the agent above has too are taken, and beside them only what changes nothing.
@@ -53,7 +48,7 @@ def tools_of(
         RightsError: It asks for some that there are not.
     """
     not_ours = {tool.name for tool in own}
-    found = {tool.name: tool for tool in above if tool.name not in not_ours}
+    found = {tool.name: tool for tool in above if tool.name not in not_ours and not tool.external}
     if bound is not None:
         here = {tool.name: tool for tool in bound if tool.name in found}
         found = {**{name: tool for name, tool in found.items() if tool.read_only}, **here}
@@ -67,6 +62,8 @@ def _chosen(definition: AgentDefinition, found: dict[str, Tool]) -> dict[str, To
     if missing:
         raise RightsError(missing)
     chosen = [found[each] if isinstance(each, str) else each for each in definition.tools]
+    if external := [tool.name for tool in chosen if tool.external]:  # nobody would bring their results
+        raise RightsError(external)
     return {tool.name: tool for tool in chosen}
 
 
@@ -84,8 +81,8 @@ def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopL
     now = kit.clock.monotonic()
     return replace(
         wanted,
-        max_tokens=_least(wanted.max_tokens, _left(above.max_tokens, used.tokens)),
-        max_tool_calls=_least(wanted.max_tool_calls, _left(above.max_tool_calls, used.tool_calls)),
+        max_tokens=least(wanted.max_tokens, _left(above.max_tokens, used.tokens)),
+        max_tool_calls=least(wanted.max_tool_calls, _left(above.max_tool_calls, used.tool_calls)),
         max_cost=_cost(wanted, above, used.cost),
         max_seconds=_seconds(wanted.max_seconds, None if state.deadline is None else state.deadline - now),
         prices={**wanted.prices, **above.prices},
@@ -96,18 +93,14 @@ def _left(most: int | None, used: int) -> int | None:
     return None if most is None else max(1, most - used)
 
 
-def _least(wanted: int | None, left: int | None) -> int | None:
-    return min((each for each in (wanted, left) if each is not None), default=None)
-
-
 def _cost(wanted: LoopLimits, above: LoopLimits, used: float) -> float | None:
     left = None if above.max_cost is None else max(1e-9, above.max_cost - used)
-    return min((each for each in (wanted.max_cost, left) if each is not None), default=None)
+    return least(wanted.max_cost, left)
 
 
 def _seconds(wanted: float | None, left: float | None) -> float | None:
     left = None if left is None else max(1e-3, left)
-    return min((each for each in (wanted, left) if each is not None), default=None)
+    return least(wanted, left)
 
 
 class FamilyBudget(Budget):

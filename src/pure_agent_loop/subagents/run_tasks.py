@@ -11,32 +11,40 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, TaskState
-from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
+from pure_agent_loop.kernel.equip import background_of
+from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.start import RunInput, start_state
+from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
     Child,
     ask_person,
+    child_for_call,
     cut_result,
+    has_begun,
     inherit_answers,
     kit_for,
     outcome_of,
     report_of,
 )
-from pure_agent_loop.subagents.definitions import EXPLORE, in_language
+from pure_agent_loop.subagents.definitions import EXPLORE, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import Place, place_for
 from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.table import TaskTable
+from pure_agent_loop.subagents.table import GoesDown, TaskTable
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
+from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
+
 
 LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
 PATIENCE = 5.0  # for a subagent to end after it was told to
@@ -52,6 +60,7 @@ class RunTasks:
         sessions: Where its session is kept.
         tasks: Where records are kept; None for a run without a session.
         depth: How many agents stand above this one.
+        below: What stands in the kits of its subagents, so many levels down.
     """
 
     def __init__(
@@ -62,7 +71,9 @@ class RunTasks:
         sessions: SessionStore | None,
         tasks: TaskStore | None,
         depth: int,
+        below: Callable[[int], Background],
     ) -> None:
+        self._below = below
         self.table, self.words, self.tasks = table, table.words, tasks
         self._state, self._kit, self._sessions, self._depth = state, kit, sessions, depth
         self._slots = asyncio.Semaphore(table.max_concurrent)
@@ -87,7 +98,7 @@ class RunTasks:
     async def end(self, state: QueryState) -> None:
         """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
         if self.table.wait:
-            if state.stop_reason == SUSPENDED:  # it goes on later: what they find is kept for then
+            if state.stop_reason in WAITING:  # it goes on later: what they find is kept for then
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
@@ -117,6 +128,10 @@ class RunTasks:
         if self.tasks is not None:
             record.session_id = f"{parent[: 63 - len(task_id)]}.{task_id}"
         return Child(record, definition)
+
+    def for_call(self, agent: AgentDefinition, prompt: str, call: ToolContext) -> Child:
+        """The task that is the work of a call; see `child_for_call`."""
+        return child_for_call(agent, self._clean(prompt), call, self._state, self._kit, self.tasks)
 
     def again(self, child: Child, prompt: str, **given: Any) -> Child:
         """A task that goes on with something more to do; see `make`."""
@@ -200,9 +215,10 @@ class RunTasks:
             child.record.to("backgrounded" if child.record.background else "running")
             await self._tell(child)
             try:
-                await run_loop(state, kit)
+                await run_loops(state, kit, child.definition.agent, lambda state, _: child.go_on(state))
             finally:
                 kit.journal.close()
+            state = child.state or state  # it may have been handed over
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
             found, why = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
@@ -214,17 +230,18 @@ class RunTasks:
     def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
         table, definition = self.table, child.definition
         bound = None if place is None else table.tools_for(str(place.root))
-        tools = tools_of(definition, self._kit.tools, table.tools, bound)
+        agent, above = definition.agent, self._kit.tools
+        tools = list(agent._kit.tools) if agent else tools_of(definition, above, table.tools, bound)
         deeper = self._depth + 1 < table.max_depth
         kit = kit_for(
             child,
             self._kit,
             self._state,
-            registry_of(tools, table.tools if deeper else ()),
+            ToolRegistry(tools) if definition.agent else registry_of(tools, table.tools if deeper else ()),
             emit=lambda event: self._on_event(child, event),
             on_ask=self._asks(child),
             used_up=self.used_up,
-            background=Root(table, self._depth + 1, self._sessions) if deeper else None,
+            background=self._beside(definition, deeper=deeper),
         )
         system = in_language(definition.prompt, table.language)
         if place is not None:
@@ -232,13 +249,21 @@ class RunTasks:
             system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
         prompt, session = child.record.prompt, child.record.session_id
         if session:
-            about = RunInput(prompt, system_prompt=system)
-            state, kit = begin_in_session(kit, about, self._sessions, session)
+            store = child.sessions or self._sessions or default_store()
+            task = None if agent is not None and has_begun(store, session) else prompt
+            state, kit = begin_in_session(kit, RunInput(task, None, system, first=agent), store, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
         inherit_answers(state, self._state)
         child.state = state
         return state, kit
+
+    def _beside(self, definition: AgentDefinition, *, deeper: bool) -> Background | None:
+        """What gives tasks to further ones: that of an agent of its own making, or this one."""
+        if definition.agent is None:
+            return self._below(self._depth + 1) if deeper else None
+        own = able(background_of(definition.agent._kit), GoesDown)
+        return None if own is None else own.below(self._depth + 1)
 
     # -- while it works ------------------------------------------------------------------------------
 
@@ -345,7 +370,8 @@ class RunTasks:
         known_ids = {record.id for record in records}
         self._report_lost(each for each in unreported(self._state.messages, states) if each not in known_ids)
         for record in reversed(records):
-            if record.delivered or not (record.is_over or record.state == "waiting_permission"):
+            open_yet = not record.is_over and record.state != "waiting_permission"
+            if (record.resumes and not record.background) or record.delivered or open_yet:
                 continue
             known = self.table.remembered.get(record.id)
             child = known or Child(record, self.table.definitions.get(record.agent, EXPLORE))
@@ -392,29 +418,3 @@ class RunTasks:
     def session_id(self) -> str:
         """The session of the run; empty for none."""
         return self._state.session_id
-
-
-class Root:
-    """What stands in a kit until its run begins.
-
-    Args:
-        table: What the runs of a `SubagentManager` share.
-        depth: How many agents stand above the run.
-        sessions: Where sessions are kept.
-    """
-
-    def __init__(self, table: TaskTable, depth: int, sessions: SessionStore | None) -> None:
-        self._table, self._depth, self._sessions = table, depth, sessions
-
-    def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
-        """The tasks of a run that begins; it is told what it does not know of earlier ones."""
-        session = state.session_id
-        store = self._table.store_for(self._sessions) if session else None
-        run = RunTasks(self._table, state, kit, self._sessions, store, self._depth)
-        if store is not None:
-            self._table.reports[session] = run.notify
-            run.catch_up(store)
-        return run
-
-    async def wait(self) -> None:
-        """There is nothing to wait for."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
+from pure_agent_loop.kernel.kit import Background
 from pure_agent_loop.subagents.child import Child
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskStore
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 MOST_REMEMBERED = 64  # tasks of runs without a session
 Report = Callable[[Child], None]
+
+
+class GoesDown(Protocol):
+    """What gives tasks, as it stands in the kit of a subagent."""
+
+    def below(self, depth: int) -> Background:
+        """The same, so many levels down."""
+        ...
 
 
 @dataclass(eq=False)

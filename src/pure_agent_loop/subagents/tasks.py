@@ -62,6 +62,7 @@ class TaskRecord:
         session_id: The session of the subagent itself; empty for none.
         background: It goes on beside the agent that gave it.
         step: The step in which it was given.
+        resumes: It is the work of a call that is made again, and takes it up, when the program was killed.
         created: When it was given, in seconds since the epoch.
         started: When work on it began; 0 if it has not.
         ended: When it ended; 0 if it has not.
@@ -87,6 +88,7 @@ class TaskRecord:
     session_id: str = ""
     background: bool = False
     step: int = 0
+    resumes: bool = False
     created: float = field(default_factory=time.time)
     started: float = 0.0
     ended: float = 0.0

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 from pure_agent_loop.errors import ConfigError
 
 LOG = logging.getLogger("pure_agent_loop")
 LANGUAGE_VARIABLE = "PURE_AGENT_LOOP_LANG"
-LANGUAGES = ("en", "zh")
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[str, ...] = get_args(Language)
 Pairs = Mapping[str, tuple[str, str]]
 _T = TypeVar("_T")
 

@@ -83,6 +83,8 @@ def _container(value: Any, inside: list[int]) -> Any:
         return bytes(value).decode("utf-8", "replace")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), inside) for f in dataclasses.fields(value)}
+    if hasattr(type(value), "tolist") and hasattr(type(value), "dtype"):
+        return _plain(value.tolist(), inside)  # numpy's and their kin
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return _plain(dump(), inside)

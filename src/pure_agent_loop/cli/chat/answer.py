@@ -47,19 +47,21 @@ class Answer:
         self._reasoning, self._since, self.words = [], 0.0, 0
         return text, took, len(_WORD.findall(text))
 
-    def write(self, piece: str, width: int, room: int) -> list[Text]:
+    def write(self, piece: str, width: int, room: int | None) -> list[Text]:
         """A piece of the text. Returns finished lines, many at a time: each printing costs a redraw.
 
         Args:
             piece: The piece.
             width: Columns.
-            room: Lines in which the finished ones may wait beside those that are not.
+            room: Lines in which the finished ones may wait beside those that are not; None for no waiting.
         """
         piece = piece if self.has_text else piece.lstrip("\r\n")  # many models begin with empty lines
         self.has_text = self.has_text or bool(piece)
         self._ready += self._flow.feed(self._cleaner.feed(piece), width)
-        if len(self._ready) + self._flow.rows(width) <= room:
-            return []
+        if room is not None:
+            if len(self._ready) + self._flow.rows(width) <= room:
+                return []
+            self._ready += self._flow.cut(width)  # so that little is left to be drawn again
         ready, self._ready = self._ready, []
         return ready
 

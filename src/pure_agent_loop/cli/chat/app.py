@@ -33,7 +33,7 @@ from pure_agent_loop.tool_context import ToolContext, enter_call
 
 TICK = 0.125  # seconds between two looks at what moves
 LEAST_LIVE, OWN_ROWS = 1, 6  # lines that move at least; rows that the rest needs
-_IMAGE = re.compile(r"@(\S+\.(?:png|jpe?g|gif|webp))\b", re.I)
+_MEDIA = re.compile(r"@(\S+\.(?:png|jpe?g|gif|webp|pdf))\b", re.I)
 _RUNNING = ("pending", "running")
 
 
@@ -52,7 +52,7 @@ class Chat:
         self, shared: Shared, choice: Choice, place: Place, output: Output, screen: Transcript
     ) -> None:
         self.shared, self.screen = shared, screen
-        self.desk = Desk(shared, self.say, self._show_diff, self._changed)
+        self.desk = Desk(shared, self._say_all, self._show_diff, self._changed)
         self.talk = Talk(shared, choice, place, self.desk.ask, self.say)
         self.custom = CustomCommands(shared.workspace, self.desk.confirm)
         self.slash = Slash(self)
@@ -215,6 +215,10 @@ class Chat:
         """Say something of ours."""
         self._print(self.screen.close() + self.screen.say(text, role))
 
+    def _say_all(self, text: str, role: str) -> None:
+        """Say something of which nothing may be left out."""
+        self._print(self.screen.close() + self.screen.say(text, role, most=None))
+
     def show(self, markdown: str) -> None:
         """Show a whole text as Markdown."""
         self._print(self.screen.markdown(markdown))
@@ -311,7 +315,7 @@ class Chat:
             heard, self._heard = self._heard, []
             said = None if task is None else "\n\n".join([*heard, task])
             end = ""
-            async for event in self.talk.run(said, self._images(task)):
+            async for event in self.talk.run(said, self._media(task)):
                 self._take(event)
                 end = event.data["stop_reason"] if event.type is EventType.LOOP_END else end
             task = self.talk.left_over()
@@ -331,9 +335,9 @@ class Chat:
         else:
             self._print(self.screen.feed(event))
 
-    def _images(self, task: str | None) -> list[Path]:
-        """Files that are named with `@` and are images."""
-        names = _IMAGE.findall(task or "")
+    def _media(self, task: str | None) -> list[Path]:
+        """Images and PDF that are named with `@`."""
+        names = _MEDIA.findall(task or "")
         paths = [self.shared.workspace / Path(name).expanduser() for name in names]
         return [path for path in paths if path.is_file()]
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-CODE_LINES = 8  # of a code block that are printed together
+CODE_LINES = 40  # of a code block that come out together
 TABLE_ROWS = 40  # of a table that share their widths
 MOST_LINES, MOST_CHARS = 120, 12_000  # of any other block
 CONTEXT_LINES = 200  # before a piece of code that its colours may depend on
@@ -97,6 +97,13 @@ class Blocks:
         self._finish()
         return done + self._done
 
+    def cut_code(self) -> list[Block]:
+        """Take the whole lines of the code in progress out as a piece."""
+        if self._lines:
+            self._piece()
+        done, self._done = self._done, []
+        return done
+
     def cut(self, length: int) -> Block:
         """Take the beginning of the paragraph in progress out as a piece."""
         tail = self.tail
@@ -143,7 +150,8 @@ class Blocks:
         header = self._lines[-1] if self._lines else ""
         if "|" in header and "|" in line and _COLUMNS.match(line):
             self._lines.pop()
-            self._finish()
+            if self._lines:
+                self._finish()
             self._lines, self.kind = [header], "table"
             return True
         return kind == "text"

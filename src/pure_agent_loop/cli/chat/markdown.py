@@ -6,6 +6,8 @@ model writes is shown. Code is never wrapped or padded, so that it can be copied
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 MOST_CODE_LINE = 1_000  # characters; longer lines stay without colours
 LEAST_ROOM = 8  # columns that a text keeps, however deep it stands
 LEAST_COLUMN = 8  # columns of a table's column; narrower tables are shown row by row
-FLOWING = 6  # lines of a paragraph in progress; then all but `STAYING` of them are printed
-STAYING = 1
+STAYING = 1  # lines of a paragraph in progress that are not printed yet
+MOST_ROWS = 24  # of a paragraph that are looked at together
+WORD = 7  # columns that a line loses where a word does not fit, about
 MOST_TAIL = 3_000  # characters of a block in progress that are looked at
 
+_MARKS = re.compile(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
@@ -268,7 +272,7 @@ class _Layout:
             else:
                 words, role = self._words_of(token)
                 start = len(text)
-                text.append(clean(words))
+                text.append(clean(words).replace("\t", " "))
                 for style in [*styles, *([role] if role else [])]:
                     text.stylize(self._ink.styles[style], start)
         return text
@@ -308,10 +312,15 @@ class Flow:
 
     def feed(self, text: str, width: int) -> list[Text]:
         """More clean text. Returns the lines that are finished by it."""
-        lines = [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
-        while piece := self._piece(width):
-            lines += piece
-        return lines
+        return [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
+
+    def cut(self, width: int) -> list[Text]:
+        """Finish as much as cannot change: whole lines of code, and of a paragraph all but the last."""
+        kind = self._blocks.tail.kind
+        if kind == "code":
+            pieces = self._blocks.cut_code()
+            return [line for block in pieces for line in self._page.block(block, width)]
+        return self._piece(width) if kind == "text" else []
 
     def close(self, width: int) -> list[Text]:
         """The text is over. Returns the rest of its lines."""
@@ -323,7 +332,7 @@ class Flow:
         """About how many lines are not finished."""
         tail = self._blocks.tail
         lines = tail.source.rstrip("\n").split("\n")
-        taken = sum(self._page.ink.text(("", line)).cell_len // width + 1 for line in lines)
+        taken = sum(self._page.ink.text(("", line)).cell_len // (width - WORD) + 1 for line in lines)
         return taken + tail.gap + (tail.kind == "code" and tail.first)
 
     def tail(self, width: int) -> list[Text]:
@@ -344,20 +353,25 @@ class Flow:
 
     def _piece(self, width: int) -> list[Text]:
         """The first lines of a paragraph that grew long, cut where a line ends anyway."""
-        tail = self._blocks.tail
-        source = tail.source[: width * FLOWING * 4]
-        if tail.kind != "text" or self._page.ink.text(("", source)).cell_len < width * FLOWING:
-            return []
+        source = self._blocks.tail.source[: width * MOST_ROWS]
         whole = self._plain(source, width)
-        if len(whole) <= FLOWING:
-            return []
-        for count in range(len(whole) - STAYING, 0, -1):
-            length = self._length(source, count, width)
-            for end in (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length)):
-                rest = source[max(end, 0) :].lstrip(" \n")
-                if end > 0 and self._plain(source[:end], width) + self._plain(rest, width) == whole:
+        for forced in (False, True) if len(whole) > MOST_ROWS // 2 else (False,):  # it may stay open for ever
+            for end in self._ends(source, len(whole) - STAYING, width):
+                if (forced or not _is_open(source[:end])) and self._splits(source, end, whole, width):
                     return self._page.block(self._blocks.cut(end), width)
         return []
+
+    def _ends(self, source: str, lines: int, width: int) -> Iterator[int]:
+        """Where a paragraph may be cut: at the ends of its first lines, the last of them first."""
+        for count in range(lines, 0, -1):
+            length = self._length(source, count, width)
+            ends = (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length))
+            yield from (end for end in ends if end > 0)
+
+    def _splits(self, source: str, end: int, whole: Sequence[str], width: int) -> bool:
+        """Whether the two parts look as the whole does."""
+        rest = source[end:].lstrip(" \n")
+        return [*self._plain(source[:end], width), *self._plain(rest, width)] == whole
 
     def _plain(self, source: str, width: int) -> list[str]:
         lines = self._page.block(Block("text", source), width)
@@ -373,3 +387,14 @@ class Flow:
             else:
                 high = middle - 1
         return low
+
+
+def _is_open(source: str) -> bool:
+    """Whether what follows a text could still change how it looks: a mark in it has no end yet."""
+    outside = "".join(source.split("`")[::2])
+    marks = Counter(_MARKS.findall(outside))
+    return (
+        any(count % 2 for count in marks.values())
+        or source.count("`") % 2 == 1
+        or outside.rfind("[") > outside.rfind("]")
+    )

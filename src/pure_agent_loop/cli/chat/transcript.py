@@ -18,7 +18,8 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
 second) only if `is_due()` or something was printed or typed; print what several events finished at once; give
 the live region its full height while a run is on, and each of its lines a window of its own (prompt_toolkit
 draws the last line of a window anew when another follows); write through `output.sparing_output`. Each line
-fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
+fits in `screen.width` columns, so prompt_toolkit need not wrap it. All texts are ANSI with
+colours only (`prompt_toolkit.formatted_text.ANSI` reads them); without `color` they have no escape at all.
 
 `screen.width` and `screen.live_lines` may be set at any time, as after a resize; what is printed stays.
 Nothing foreign reaches the terminal unclean: every text passes `safe.Ink`. What the application itself shows
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
 LEAST_WIDTH = 10  # columns
-LEAST_NEW = 40  # characters that are worth drawing at once; each drawing costs about as many bytes again
+LEAST_NEW = 60  # characters that are worth drawing at once; each drawing costs about as many bytes again
 TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
@@ -125,7 +126,8 @@ class Transcript:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
         handler = _HANDLERS.get(event.type)
         if event.type in _PIECES:
-            self._new += len(event.content)
+            begun = self._answer.has_text or self._answer.has_reasoning
+            self._new += len(event.content) if begun else LEAST_NEW
         elif handler:
             self._new += LEAST_NEW
         return handler(self, event) if handler else ""
@@ -137,15 +139,16 @@ class Transcript:
         mark = f"{self._words('you')}: " if self._ink.reader else "> "
         return self.close() + self._print(self._excerpt(text, "bold", mark), "asked")
 
-    def say(self, text: str, role: str = "dim") -> str:
+    def say(self, text: str, role: str = "dim", most: int | None = MOST_LINES) -> str:
         """A message of the application, a server or a tool.
 
         Args:
             text: The message; of a long one the beginning, and `unfold` shows all.
             role: ``dim``, ``warning`` or ``error``, or another role of `safe.THEMES`.
+            most: Greatest number of lines; None for all of them, as in a question.
         """
         mark = f"{self._words('error')}: " if role == "error" else "" if self._ink.reader else "· "
-        return self._print(self._excerpt(text, role, mark), "said")
+        return self._print(self._excerpt(text, role, mark, most), "said")
 
     def markdown(self, text: str) -> str:
         """A whole text as Markdown."""
@@ -272,18 +275,19 @@ class Transcript:
             self._folded.append(Folded(title, (("diff", text),)))
         return self.close() + self._print([title, *lines], "diff")
 
-    def _excerpt(self, text: str, role: str, mark: str) -> list[Text]:
+    def _excerpt(self, text: str, role: str, mark: str, most: int | None = MOST_LINES) -> list[Text]:
         """The beginning of a text, wrapped behind a mark; the whole can be unfolded."""
         lines = clean(text).strip("\n").split("\n")
         shown: list[Text] = []
-        for words in lines[:MOST_LINES]:
+        most = len(lines) if most is None else most
+        for words in lines[:most]:
             line = self._ink.text(("label", mark), (role, words))
             line.no_wrap = False
             shown += line.wrap(self._ink.console, self.width, overflow="fold")
             mark = mark if mark == "> " else " " * min(len(mark), 2)
-        if len(lines) > MOST_LINES:
+        if len(lines) > most:
             self._folded.append(Folded(shown[0], (("", text),)))
-            shown.append(self._ink.text(("dim", self._words("more_lines", count=len(lines) - MOST_LINES))))
+            shown.append(self._ink.text(("dim", self._words("more_lines", count=len(lines) - most))))
         return shown
 
     def _note(self, role: str, name: str, **values: object) -> str:
@@ -293,7 +297,7 @@ class Transcript:
 
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
-        room = 0 if self._ink.reader else self.live_lines
+        room = None if self._ink.reader else self.live_lines
         return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:

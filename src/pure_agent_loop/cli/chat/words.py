@@ -93,7 +93,7 @@ _KEYS: Pairs = {
     "Ctrl-B": ("moves a running task to the background", "把运行中的任务移到后台"),
     "Ctrl-X Ctrl-E": ("opens the editor", "打开编辑器"),
     "Tab": ("completes", "补全"),
-    "@file": ("names a file; an image is sent", "指定文件；图片会发送"),
+    "@file": ("names a file; an image or a PDF is sent", "指定文件；图片和 PDF 会发送"),
     "!command": ("runs it in the sandbox", "在沙箱中运行"),
     "#note": ("keeps a note for this folder", "为此文件夹记下备注"),
 }

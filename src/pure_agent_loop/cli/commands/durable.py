@@ -35,7 +35,7 @@ examples:
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
-_EXITS = {"waiting_permission": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
+_EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
 
 
 def describe_durable(parser: argparse.ArgumentParser) -> None:

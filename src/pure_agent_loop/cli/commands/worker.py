@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
@@ -19,13 +16,13 @@ from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
+from pure_agent_loop.cli.load import load_object
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.durable import Engine, Rate
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.support.numbers import positive, seconds
-from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox import starter_tools
 
 MOST_SECONDS = 86_400
@@ -115,7 +112,7 @@ def _load_agents(where: str | None, output: Output) -> dict[str, Agent]:
     """The agents by name; if none are named, one with the model of ``pal run`` that reads this folder."""
     if where is None:
         return {_DEFAULT_AGENT: _default_agent(output)}
-    found = _loaded(where)
+    found = load_object("--agents", where)
     if isinstance(found, Agent):
         return {_DEFAULT_AGENT: found}
     if isinstance(found, Mapping) and found and all(isinstance(each, Agent) for each in found.values()):
@@ -134,27 +131,6 @@ def _default_agent(output: Output) -> Agent:
         limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None),
         audit=AuditLog(),
     )
-
-
-def _loaded(where: str) -> Any:
-    module, _, name = where.partition(":")
-    if not module or not name:
-        raise ConfigError(f"--agents={where} must be MODULE:NAME, such as my_agents:agents.")
-    if module.endswith(".py") or set(module) & set("/\\"):
-        raise ConfigError(
-            f"--agents={where} names a file. Name a module, as in an import: my_agents:agents is 'agents' "
-            "of ./my_agents.py."
-        )
-    if str(Path.cwd()) not in sys.path:  # as `python -m` does
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found() if callable(found) and not isinstance(found, Agent) else found
-    except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {safe_str(error)}"
-        raise ConfigError(f"--agents={where} cannot be loaded. {words}") from error
 
 
 class _Stopping:

@@ -37,6 +37,7 @@ from pure_agent_loop.permissions import (
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.tool import Tool
 
 MOST_DENIED_ROUNDS = 3
 
@@ -125,8 +126,11 @@ async def _suggest(
 ) -> Permission:
     """What the rules, the mode and the tool itself say."""
     tool, policy = kit.tools.get(call.name), kit.permissions
-    if tool is None or tool.judge is None:
-        return policy.suggest(call.name, args, read_only=tool is not None and tool.read_only)
+    if tool is None:
+        return policy.suggest(call.name, args, read_only=False)
+    asks = await _asks(call, tool, args, state, kit, when) if tool.destructive else ""
+    if tool.judge is None:
+        return policy.suggest(call.name, args, read_only=tool.read_only, asks=asks)
     # The second time only a refusal matters.
     always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
@@ -135,7 +139,23 @@ async def _suggest(
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
-    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True)
+    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True, asks=asks)
+
+
+async def _asks(
+    call: ToolCall, tool: Tool, args: dict[str, Any], state: QueryState, kit: Kit, when: str
+) -> str:
+    """Why a person is asked about a call that cannot be taken back; empty if it can be."""
+    said = Permission("ask", say("destructive"))
+
+    async def judged() -> Opinion:
+        is_so = tool.destructive if isinstance(tool.destructive, bool) else tool.destructive(deepcopy(args))
+        return said if is_so else None
+
+    if tool.destructive is True:
+        return said.message
+    found = await kit.journal.effect(f"{state.step}:judge:{call.id}:destructive:{when}", judged)
+    return "" if found is None else found.message
 
 
 async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
@@ -157,6 +177,8 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         )
     if call.invalid is not None:
         return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
+    if tool is not None and state.tools.retries.get(call.name, 0) > tool.retries:
+        return Ruling("deny", call.arguments, "RetriesUsedUp", say("retries_used_up"))
     before = state.permissions.denied.get(call_key(call.name, call.arguments))
     if before is not None:
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()

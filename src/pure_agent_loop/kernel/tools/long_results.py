@@ -158,7 +158,8 @@ class ReadableTools(ToolRegistry):
     """
 
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:
-        self.inner = inner
+        super().__init__()
+        self.inner, self.toolsets = inner, inner.toolsets
         self.reader = _reader(folder, limit, prompts)
 
     def register(self, value: Any) -> Tool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,10 +13,11 @@ from pure_agent_loop.kernel.doom import note_result
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
+from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
 from pure_agent_loop.kernel.tools.hook_calls import after_tool
+from pure_agent_loop.kernel.tools.ledger import Outside
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.kernel.tools.marking import marked
 from pure_agent_loop.kernel.tools.observer_calls import (
@@ -26,6 +27,7 @@ from pure_agent_loop.kernel.tools.observer_calls import (
     note_denied,
     tell_changes,
 )
+from pure_agent_loop.kernel.tools.values import without_secrets
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState
@@ -57,35 +59,71 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
     """Run the pending calls of the state and put each result into it, in call order.
 
     If one of them waits for a person who cannot be asked here, none runs and the run is suspended. What is
-    known of those that began in an earlier process is kept then.
+    known of those that began in an earlier process is kept then. If the result of one is made elsewhere, the
+    others run, and the run waits for it.
     """
     decided = await decide(state, kit)
     waiting = [call for call in state.pending if call.id not in state.results]
+    if decided:
+        _note_outside(waiting, state, kit)
     changes = decided and may_change(state, kit)
     if changes:
         await keep_before(state, kit)
-    planned = [_plan(call, state, kit) for call in waiting if decided or _is_settled(call, state, kit)]
-    for each in planned:
-        await kit.emit(Event.action(state.step, each.call.name, each.call.arguments, each.call.id))
+    here = [call for call in waiting if not state.tools.awaits(call.id)]
+    planned = [_plan(call, state, kit) for call in here if decided or _is_settled(call, state, kit)]
+    for call in [*(each.call for each in planned), *state.open_calls]:
+        await kit.emit(Event.action(state.step, call.name, call.arguments, call.id))
     try:
-        for each in planned:
-            await _start(each, state, kit)
-        for each in planned:
-            await _finish(each, state, kit)
+        for batch in _batches(planned, kit):
+            for each in batch:
+                await _start(each, state, kit)
+            for each in batch:
+                await _finish(each, state, kit)
     except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
         await _stop_all(planned, state, kit)
         raise
     if changes:
         await tell_changes(state, kit)
-    if not decided:
-        state.stop(SUSPENDED)
+    if not decided or state.open_calls:
+        state.stop(WAITING_TOOL if decided else SUSPENDED)
+
+
+def _note_outside(calls: Iterable[ToolCall], state: QueryState, kit: Kit) -> None:
+    """Which of the calls that may be made have their results made elsewhere; those that came are none."""
+    for call in calls:
+        tool, ruling = kit.tools.get(call.name), state.permissions.rulings[call.id]
+        if kit.journal.recorded(_key(call, state)):
+            state.tools.outside.pop(call.id, None)
+            continue
+        is_new = call.id not in state.tools.outside and ruling.behavior == "allow"
+        if is_new and tool is not None and tool.external and tool.accepts(ruling.args):
+            state.tools.outside[call.id] = Outside(say("result_awaited"))
+
+
+def _batches(planned: Sequence[_Planned], kit: Kit) -> list[list[_Planned]]:
+    """What may run together, in call order: an exclusive call runs alone."""
+    batches: list[list[_Planned]] = []
+    was_alone = True
+    for each in planned:
+        tool = kit.tools.get(each.call.name)
+        is_alone = tool is not None and tool.exclusive and each.outcome is None
+        if is_alone or was_alone:
+            batches.append([])
+        batches[-1].append(each)
+        was_alone = is_alone
+    return batches
 
 
 def _is_settled(call: ToolCall, state: QueryState, kit: Kit) -> bool:
     """True if the call began in an earlier process and will not run again."""
     begun, tool = kit.journal.begun(key := _key(call, state)), kit.tools.get(call.name)
-    repeats = begun is not None and begun.get("idempotent") is True and tool is not None and tool.idempotent
+    repeats = begun is not None and begun.get("idempotent") is True and _repeats(tool)
     return begun is not None and (not repeats or kit.journal.recorded(key))
+
+
+def _repeats(tool: Tool | None) -> bool:
+    """True if it may be called again when its process ended in the middle."""
+    return tool is not None and (tool.idempotent or getattr(tool, "resumes", False))
 
 
 def _key(call: ToolCall, state: QueryState) -> str:
@@ -117,7 +155,7 @@ async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
         "tool": call.name,
         "args": call.arguments,
         "call_id": call.id,
-        "idempotent": tool is not None and tool.idempotent,
+        "idempotent": _repeats(tool),
     }
     key, effect = _key(call, state), audited(call, _effect(call, tool, state, kit), state, kit)
     planned.task = asyncio.create_task(_timed(key, effect, about, kit))
@@ -130,13 +168,17 @@ def _effect(
 ) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
-    about = tool_context(call, state, kit)
+    about = replace(tool_context(call, state, kit), on_piece=_piece_teller(call, state, kit))
+
+    outside = state.tools.outside.get(call.id)
 
     async def effect() -> ToolOutcome:
+        if outside is not None:
+            return _redacted(ToolOutcome(outside.text, outside.is_error), kit)
         enter_call(about)  # each call has a task of its own
         for _ in range(attempts - 1):
             outcome = await _invoked(call, kit)
-            if not outcome.is_error or outcome.is_interrupt:
+            if not outcome.is_error or outcome.is_interrupt or outcome.is_retry:
                 return outcome
             await kit.clock.sleep(kit.tool_retries.delay)
         return await _invoked(call, kit)
@@ -145,8 +187,30 @@ def _effect(
 
 
 async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
-    outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
-    return outcome if kit.redactor is None else replace(outcome, text=kit.redactor.redact(outcome.text))
+    return _redacted(await kit.tools.invoke(call.name, call.arguments, kit.prompts), kit)
+
+
+def _redacted(outcome: ToolOutcome, kit: Kit) -> ToolOutcome:
+    if kit.redactor is None:
+        return outcome
+    text, (parts, removed) = kit.redactor.redact(outcome.text), without_secrets(outcome.parts, kit.redactor)
+    text += f"\n{say('media_not_sent', why=say('media_secret'))}" if removed else ""
+    value = outcome.value if text == outcome.text else None
+    return replace(outcome, text=text, parts=parts, value=value)
+
+
+def _piece_teller(call: ToolCall, state: QueryState, kit: Kit) -> Callable[[str], Awaitable[None]] | None:
+    """Tells of the pieces of a result; hooks that look at results have not seen these, so then nothing."""
+    if kit.hooks.after_tool:
+        return None
+    clean = None if kit.redactor is None else kit.redactor.stream()
+
+    async def tell(text: str) -> None:
+        text = text if clean is None or kit.redactor is None else kit.redactor.redact(clean.feed(text))
+        if text:
+            await kit.emit(Event.progress(state.step, call.name, text, call.id))
+
+    return tell
 
 
 async def _timed(
@@ -162,17 +226,23 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     outcome, seconds = await _settle(planned, state, kit)
     call = planned.call
     if planned.outcome is None:
-        outcome = replace(outcome, text=await after_tool(call, outcome.text, state, kit))
-    warning = _warning(call, outcome, state, kit)
+        seen = await after_tool(call, outcome.text, state, kit)
+        if seen != outcome.text:  # a hook that keeps something back has not seen what is no text
+            outcome = replace(outcome, text=seen, parts=None, value=None)
+    state.tools.take(call.name, outcome)
+    warning = _warning(call, outcome, state, kit) + _corrections(call, outcome, state, kit)
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
     spend(outcome.spent, state, kit)
-    state.add_result(call.id, outcome.text if outcome.is_error else marked(call, outcome.text, kit))
+    text = outcome.text if outcome.is_error else marked(call, outcome.text, kit)
+    state.add_result(call.id, text, outcome.parts)
     if outcome.is_interrupt:
         state.stop("cancelled")
-    await kit.emit(Event.observation(state.step, call.name, outcome.text, seconds, call.id, outcome.is_error))
+    state.hand_to("" if outcome.is_error else outcome.hands_to)
+    about = (call.name, outcome.text, seconds, call.id, outcome.is_error, outcome.value)
+    await kit.emit(Event.observation(state.step, *about))
 
 
 def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> ToolOutcome:
@@ -196,6 +266,15 @@ def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) 
         return ""
     what = kit.prompts.repetition(verdict.pattern, verdict.count, call.name)
     return f"\n\n{kit.prompts.warned_repetition.format(what=what)}"
+
+
+def _corrections(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> str:
+    """How often a model that was sent back may try again."""
+    tool = kit.tools.get(call.name)
+    if not outcome.is_retry or tool is None:
+        return ""
+    left = tool.retries + 1 - state.tools.retries[call.name]
+    return "\n" + (say("retries_left", left=left) if left > 0 else say("retries_used_up"))
 
 
 async def _settle(planned: _Planned, state: QueryState, kit: Kit) -> _Timed:

@@ -100,6 +100,11 @@ class Redactor:
         mine = {name or f"#{number}": value for number, (value, name) in enumerate(self._given.items())}
         return Redactor({**secrets, **mine}, self._env, shapes=self._shapes) if secrets else self
 
+    def joined(self, other: Redactor | None) -> Redactor:
+        """One that also knows what another one was given."""
+        more = {} if other is None or other is self else other._given
+        return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(more.items())})
+
     def redact(self, text: str) -> str:
         """The text without known secrets and without what looks like one. Never raises."""
         text = self.redact_known(text)
