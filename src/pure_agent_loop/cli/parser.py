@@ -114,7 +114,7 @@ def _with_command(words: list[str]) -> list[str]:
 
 def _alone(options: argparse.Namespace) -> str:
     """A person at a terminal wants to talk."""
-    asked = options.quiet or options.explain or "text" not in (options.output_format, options.input_format)
+    asked = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
     return "run" if asked or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
 
 
