@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
-LEAST_WIDTH = 10  # columns
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 # The answer says these, or the error before them.
 _TOLD = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
@@ -107,7 +106,7 @@ class Transcript:
 
     @width.setter
     def width(self, value: int) -> None:
-        self._width = max(_positive("width", value), LEAST_WIDTH)
+        self._width = max(_positive("width", value), 10)  # columns
 
     @property
     def live_lines(self) -> int:
