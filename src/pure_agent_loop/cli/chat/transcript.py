@@ -301,12 +301,11 @@ class Transcript:
             self._answer = Answer(self._page)
             said = self._note("warning", "again")
         tries, delay = int(number(event.data.get("attempt"))) + 1, seconds(number(event.data.get("delay")))
-        values = {"seconds": delay, "number": tries, "error": one_line(event.content)}
-        return said + self._note("warning", "retry", **values)
+        error = one_line(event.content)
+        return said + self._note("warning", "retry", seconds=delay, number=tries, error=error)
 
     def _permission(self, event: Event) -> str:
-        behavior = event.data.get("behavior")
-        if behavior == "ask":
+        if (behavior := event.data.get("behavior")) == "ask":
             self._calls[_call_id(event)] = _call(event, "waiting")
         elif behavior == "deny":
             call = self._calls[_call_id(event)] = _call(event, "failed")
