@@ -121,6 +121,7 @@ def events(text: str) -> list[Event]:
         Event.permission(1, "tool", {"command": text}, "deny", text, "2"),
         Event.action(1, text, {text: text, "command": text}, "1"),
         Event.action(1, "todo_write", {"items": [{"task": text, "status": text}]}, "3"),
+        Event.progress(1, text, text, "1"),
         Event.observation(1, text, text, 1.0, "1", True),
         Event.observation(1, "tool", text, 0.0, "2", True),
         Event.observation(1, "todo_write", text, 0.0, "3"),

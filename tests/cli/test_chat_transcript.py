@@ -80,6 +80,8 @@ def test_running_work_is_shown_with_its_state_and_time():
     assert second == "? write_file a  waits for your answer"
     assert third[1:] == " explore-1 grep, 2 calls, 4.5 s"
     assert screen.live(104.75)[0][0] != first[0]
+    screen.feed(Event.progress(1, "shell", "half\ndone", "1"))
+    assert screen.live(104.5)[0][1:] == " shell sleep 9  4.5 s, half done"
     screen.live_lines = 2
     assert screen.live(104.5)[1:] == ["and 2 more"]
     done = {**task, "state": "completed", "ended": 110.0, "prompt": "look", "result": "found"}

@@ -9,7 +9,7 @@ from typing import Literal
 CODE_LINES = 40  # of a code block that come out together
 TABLE_ROWS = 40  # of a table that share their widths
 MOST_LINES, MOST_CHARS = 120, 12_000  # of any other block
-CONTEXT_LINES = 200  # before a piece of code that its colours may depend on
+CONTEXT_LINES = 60  # before a piece of code that its colours may depend on
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
 

@@ -46,7 +46,7 @@ class Call:
         state: How far it is.
         started: Seconds since the epoch.
         duration: Seconds it took.
-        result: What came out.
+        result: What came out; of a running one what it says of itself.
         refused: Why it was not allowed; empty if it was.
     """
 
@@ -136,7 +136,8 @@ class Lines:
             return self._words("waiting"), "warning"
         if call.state == "running":
             took = now - call.started
-            return (seconds(took) if took >= 1 and self._animation else ""), "dim"
+            facts = [seconds(took) if took >= 1 and self._animation else "", one_line(call.result, 60)]
+            return ", ".join(fact for fact in facts if fact), "dim"
         if call.state == "stopped":
             return ("" if self._ink.reader else self._words("stopped")), "dim"
         took_text = f"{seconds(call.duration)}, " if call.duration >= 0.05 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.chat.calls import number
+from pure_agent_loop.cli.chat.calls import Folded, number
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line
 from pure_agent_loop.cli.chat.words import Words
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MOST_LINES = 40  # of a diff that are shown at once
 MOST_WIDTH = 600  # characters of a line shown at once
 
+_NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
 
@@ -56,6 +57,19 @@ def body(diff: str, ink: Ink, words: Words, most: int | None = MOST_LINES) -> tu
     if left:
         made.append(ink.text(("dim", words("more_diff", count=left))))
     return made, left
+
+
+def unfolded(folded: Folded, ink: Ink, words: Words) -> list[Text]:
+    """All the lines of what was folded."""
+    lines = [folded.title]
+    for name, text in folded.sections:
+        if name == "diff":
+            lines += body(text, ink, words, None)[0]
+            continue
+        title = words(name) if name in _NAMED else one_line(name)
+        lines += [ink.text(("label", f"{title}:"))] if title else []
+        lines += [ink.text(("", f"  {line}")) for line in clean(text).rstrip().split("\n")]
+    return lines
 
 
 def _spoken(line: str, ink: Ink, words: Words) -> str:

@@ -1,4 +1,4 @@
-"""What prompt_toolkit writes to the terminal, without what changes nothing."""
+"""How seldom and how little is drawn: when it is worth it, and without what changes nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,40 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.output.vt100 import Vt100_Output
+
+
+LEAST_NEW = 60  # characters that are worth drawing at once; a drawing costs about half as many bytes again
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
+
+
+class Pace:
+    """Knows when the live lines are worth drawing.
+
+    Args:
+        animation: Whether they change by time alone.
+    """
+
+    def __init__(self, animation: bool) -> None:
+        self._animation = animation
+        self._new, self._drawn = LEAST_NEW, 0.0
+
+    def note(self, characters: int) -> None:
+        """So much is new."""
+        self._new += characters
+
+    def is_due(self, now: float, working: bool) -> bool:
+        """Whether to draw; then nothing is new any more.
+
+        Args:
+            now: Seconds since the epoch.
+            working: Something runs whose time is shown.
+        """
+        passed = now - self._drawn
+        moves = self._animation and passed >= (WORK_SECONDS if working else IDLE_SECONDS)
+        if not (moves or self._new >= LEAST_NEW or (self._new and passed >= TEXT_SECONDS)):
+            return False
+        self._new, self._drawn = 0, now
+        return True
 
 
 def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt100_Output:

@@ -38,6 +38,7 @@ from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.answer import Answer
 from pure_agent_loop.cli.chat.calls import TODO_TOOL, Call, CallState, Folded, Lines, number, seconds
 from pure_agent_loop.cli.chat.markdown import Flow, Page
+from pure_agent_loop.cli.chat.output import LEAST_NEW, Pace
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line
 from pure_agent_loop.cli.chat.status import Facts, short, status_line
 from pure_agent_loop.cli.chat.words import words_in
@@ -50,11 +51,9 @@ if TYPE_CHECKING:
 
 MOST_LINES = 12  # of a message, an error or what a person typed; `unfold` shows all
 MOST_FOLDED = 100  # things that can be unfolded
-LEAST_WIDTH = 10  # columns
-LEAST_NEW = 60  # characters that are worth drawing at once; each drawing costs about as many bytes again
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
-_NAMED = ("result", "reasoning", "prompt")  # sections whose names are ours
+# The answer says these, or the error before them.
+_TOLD = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
 _TOGETHER = {"call", "said", "reasoning"}  # kinds of lines that stand together
 
 
@@ -90,17 +89,13 @@ class Transcript:
         self._ink = Ink(color, theme, screen_reader)
         self._words = words_in(language)
         self._page = Page(self._ink, self._words)
-        self._animation = animation and not screen_reader
-        self._lines = Lines(self._ink, self._words, self._animation)
+        self._lines = Lines(self._ink, self._words, animation and not screen_reader)
         self._answer = Answer(self._page)
         self._folded: deque[Folded] = deque(maxlen=MOST_FOLDED)
         self._calls: dict[str, Call] = {}
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._ended: set[str] = set()  # tasks whose end was told
-        self._new, self._drawn = (
-            LEAST_NEW,
-            0.0,
-        )  # characters since the live lines were drawn, and when that was
+        self._pace = Pace(animation and not screen_reader)
         self._facts = Facts()
         self._last = ""  # what kind of thing was printed last
 
@@ -111,7 +106,7 @@ class Transcript:
 
     @width.setter
     def width(self, value: int) -> None:
-        self._width = max(_positive("width", value), LEAST_WIDTH)
+        self._width = max(_positive("width", value), 10)  # columns
 
     @property
     def live_lines(self) -> int:
@@ -125,14 +120,10 @@ class Transcript:
     def feed(self, event: Event) -> str:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
         handler = _HANDLERS.get(event.type)
-        if event.type in _PIECES:
-            begun = self._answer.has_text or self._answer.has_reasoning
-            self._new += len(event.content) if begun else LEAST_NEW
-        elif handler:
-            self._new += LEAST_NEW
+        begun = self._answer.has_text or self._answer.has_reasoning
+        if handler:
+            self._pace.note(len(event.content) if begun and event.type in _PIECES else LEAST_NEW)
         return handler(self, event) if handler else ""
-
-    # -- what the application says ------------------------------------------------------------------
 
     def asked(self, text: str) -> str:
         """What the person said; of a long paste the beginning, and `unfold` shows all."""
@@ -174,22 +165,11 @@ class Transcript:
         """
         if not 1 <= last <= len(self._folded):
             return self._print([self._ink.text(("dim", self._words("nothing_folded")))], "said")
-        folded = self._folded[-last]
-        lines = [folded.title]
-        for name, text in folded.sections:
-            if name == "diff":
-                lines += diffs.body(text, self._ink, self._words, None)[0]
-                continue
-            title = self._words(name) if name in _NAMED else one_line(name)
-            lines += [self._ink.text(("label", f"{title}:"))] if title else []
-            lines += [self._ink.text(("", f"  {line}")) for line in clean(text).rstrip().split("\n")]
-        return self._print(lines, "unfolded")
+        return self._print(diffs.unfolded(self._folded[-last], self._ink, self._words), "unfolded")
 
     def close(self) -> str:
         """Finish what is unfinished: the text as it is, and a line for the reasoning."""
         return self._end_thinking(time.time()) + self._print_text(self._answer.close(self.width))
-
-    # -- what still moves ---------------------------------------------------------------------------
 
     def live(self, now: float | None = None) -> list[str]:
         """The lines that still move.
@@ -215,12 +195,7 @@ class Transcript:
             now: Seconds since the epoch; this moment if None.
         """
         now = time.time() if now is None else now
-        passed, working = now - self._drawn, bool(self._calls or self._tasks or self._doing(now))
-        moves = self._animation and passed >= (WORK_SECONDS if working else IDLE_SECONDS)
-        if not (moves or self._new >= LEAST_NEW or (self._new and passed >= TEXT_SECONDS)):
-            return False
-        self._new, self._drawn = 0, now
-        return True
+        return self._pace.is_due(now, bool(self._calls or self._tasks or self._doing(now)))
 
     def _doing(self, now: float) -> list[Text]:
         """A line for what has no other: thinking, and a call that is being written."""
@@ -251,8 +226,6 @@ class Transcript:
         """
         facts = replace(self._facts, model=model, mode=mode, cost=cost, seconds=seconds, note=note)
         return self._ink.ansi(status_line(facts, self._ink, self._words, self.width))
-
-    # -- printing -----------------------------------------------------------------------------------
 
     def _print(self, lines: Sequence[Text], kind: str) -> str:
         """Lines for above, with an empty line before where something else begins."""
@@ -293,8 +266,6 @@ class Transcript:
     def _note(self, role: str, name: str, **values: object) -> str:
         return self.close() + self.say(self._words(name, **values), role)
 
-    # -- the answer in progress ---------------------------------------------------------------------
-
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
         room = None if self._ink.reader else self.live_lines
@@ -331,27 +302,28 @@ class Transcript:
         if event.data.get("discard"):
             self._answer = Answer(self._page)
             said = self._note("warning", "again")
-        delay, attempt = (number(event.data.get(name)) for name in ("delay", "attempt"))
-        values = {"seconds": seconds(delay), "number": int(attempt) + 1, "error": one_line(event.content)}
-        return said + self._note("warning", "retry", **values)
-
-    # -- calls and what they change -----------------------------------------------------------------
+        tries, delay = int(number(event.data.get("attempt"))) + 1, seconds(number(event.data.get("delay")))
+        error = one_line(event.content)
+        return said + self._note("warning", "retry", seconds=delay, number=tries, error=error)
 
     def _permission(self, event: Event) -> str:
-        before, behavior = self.close(), event.data.get("behavior")
-        if behavior == "ask":
+        if (behavior := event.data.get("behavior")) == "ask":
             self._calls[_call_id(event)] = _call(event, "waiting")
         elif behavior == "deny":
             call = self._calls[_call_id(event)] = _call(event, "failed")
             call.refused = str(event.data.get("reason") or self._words("refused"))
-        return before
+        return self.close()
 
     def _action(self, event: Event) -> str:
-        before = self.close()
         known = self._calls.get(_call_id(event))
         if not (known and known.refused):
             self._calls[_call_id(event)] = _call(event, "running")
-        return before
+        return self.close()
+
+    def _progress(self, event: Event) -> str:
+        if call := self._calls.get(_call_id(event)):
+            call.result = str(event.data.get("text", ""))
+        return ""
 
     def _observation(self, event: Event) -> str:
         state: CallState = "failed" if event.data.get("is_error") else "done"
@@ -376,21 +348,18 @@ class Transcript:
         if not number(task.get("ended")):
             self._tasks[name] = task
             return ""
-        self._tasks.pop(name, None)
         self._ended.add(name)
+        self._tasks.pop(name, None)
         line = self._lines.task(task, self.width, event.timestamp)
         sections = tuple((key, str(task.get(key, ""))) for key in ("prompt", "result"))
         self._folded.append(Folded(line, sections))
         return self.close() + self._print([line], "call")
 
-    # -- the run ------------------------------------------------------------------------------------
-
     def _step_end(self, event: Event) -> str:
         before = self.close()
         usage, context = (event.data.get(name) or {} for name in ("usage", "context"))
         used, window = (int(number(context.get(name))) for name in ("tokens", "window"))
-        tokens = int(number(usage.get("total_tokens")))
-        self._facts = Facts(step=event.step, used=used, window=window, tokens=tokens)
+        self._facts = Facts("", "", "", event.step, used, window, int(number(usage.get("total_tokens"))))
         self._answer = Answer(self._page)
         return before
 
@@ -401,16 +370,12 @@ class Transcript:
             left = replace(event, data={"call_id": name, "tool": call.tool})
             said += self._print_call(left, "stopped", "")
         reason = str(event.data.get("stop_reason", ""))
-        known = STOP_REASONS.get(reason)
-        if known and known.kind in ("done", "failed"):
-            return said  # the answer says it, or the error before it
+        if reason in _TOLD:
+            return said
         return said + self._note("warning", "ended", reason=one_line(reason))
 
-    def _error(self, event: Event) -> str:
-        return self.close() + self.say(event.content, "error")
-
-    def _notice(self, event: Event) -> str:
-        return self.close() + self.say(event.content)
+    def _told(self, event: Event) -> str:
+        return self.close() + self.say(event.content, "error" if event.type is EventType.ERROR else "dim")
 
     def _soft_limit(self, event: Event) -> str:
         return self._note("warning", "soft_limit", reason=one_line(str(event.data.get("reason", ""))))
@@ -443,13 +408,14 @@ _HANDLERS: Mapping[EventType, Callable[[Transcript, Event], str]] = {
     EventType.RETRY: Transcript._retry,
     EventType.PERMISSION: Transcript._permission,
     EventType.ACTION: Transcript._action,
+    EventType.PROGRESS: Transcript._progress,
     EventType.OBSERVATION: Transcript._observation,
     EventType.FILE_CHANGE: Transcript._file_change,
     EventType.TASK: Transcript._task,
     EventType.STEP_END: Transcript._step_end,
     EventType.LOOP_END: Transcript._loop_end,
-    EventType.ERROR: Transcript._error,
-    EventType.NOTICE: Transcript._notice,
+    EventType.ERROR: Transcript._told,
+    EventType.NOTICE: Transcript._told,
     EventType.SOFT_LIMIT: Transcript._soft_limit,
     EventType.COMPACTION: Transcript._compaction,
 }
