@@ -252,13 +252,12 @@ class Transcript:
         """The beginning of a text, wrapped behind a mark; the whole can be unfolded."""
         lines = clean(text).strip("\n").split("\n")
         shown: list[Text] = []
-        most = len(lines) if most is None else most
         for words in lines[:most]:
             line = self._ink.text(("label", mark), (role, words))
             line.no_wrap = False
             shown += line.wrap(self._ink.console, self.width, overflow="fold")
             mark = mark if mark == "> " else " " * min(len(mark), 2)
-        if len(lines) > most:
+        if most is not None and len(lines) > most:
             self._folded.append(Folded(shown[0], (("", text),)))
             shown.append(self._ink.text(("dim", self._words("more_lines", count=len(lines) - most))))
         return shown

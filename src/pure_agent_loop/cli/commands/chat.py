@@ -50,9 +50,7 @@ def chat(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: Something is wrong before it begins.
         ResultLostError: Standard output takes nothing more.
     """
-    is_script = (
-        options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
-    )
+    is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
     if is_script or not (is_terminal(sys.stdin) and output.out_is_terminal and output.err_is_terminal):
         return run(options, output)
     if not all(map(importlib.util.find_spec, NEEDED)):

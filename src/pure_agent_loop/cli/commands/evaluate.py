@@ -174,9 +174,7 @@ def _agent_for(options: argparse.Namespace, agent: Agent | None, output: Output)
         if given is not None:
             raise ConfigError(f"--{given} was given, but the agent has its own. Leave one of them out.")
         return agent
-    choice = choose(
-        options.model, options.base_url, options.thinking, os.environ, output, options.configured
-    )
+    choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     return Agent(
         llm=choice.client,
         system_prompt="",
