@@ -186,7 +186,7 @@ class TestTerminal:
             pal.env.pop(name, None)
         pal.env.update({"NO_COLOR": "1", "OPENAI_API_KEY": "secret-of-mine", **env})
         with closing(Terminal(pal, *words)) as terminal:
-            terminal.until("> ")
+            terminal.until(after)
             terminal.type(CTRL_D)
             assert terminal.end() == 0
         lines = terminal.shown.splitlines()[:3]
