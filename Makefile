@@ -16,6 +16,7 @@ check: $(VENV)/.dev  ## Format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing
 
 tools:  ## Programs that tests need: bubblewrap, ripgrep, git
 	@sh scripts/install-test-tools.sh
@@ -43,7 +44,7 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,local,durable,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
 	@touch $@
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pure_agent_loop.testing import ServerRequest, answer, call
@@ -19,6 +20,9 @@ SAMPLES: dict[str, Any] = {
 def obliging(request: ServerRequest) -> Any:
     """Call the first tool with sample arguments; once there is a result, answer with it."""
     last = request.messages[-1]
+    form = (request.body.get("response_format") or {}).get("json_schema")
+    if form is not None and (last["role"] == "tool" or not request.tools):
+        return json.dumps(_sample(form["schema"]))
     if last["role"] == "tool":
         return f"The tool says: {last['content']}"
     if request.tools:
@@ -30,4 +34,8 @@ def obliging(request: ServerRequest) -> Any:
 
 
 def _sample(schema: dict[str, Any]) -> Any:
+    if "anyOf" in schema:
+        return _sample(schema["anyOf"][0])
+    if schema.get("properties"):
+        return {name: _sample(each) for name, each in schema["properties"].items()}
     return schema["enum"][0] if "enum" in schema else SAMPLES.get(schema.get("type", "string"), "Oslo")

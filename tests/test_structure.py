@@ -22,10 +22,12 @@ LAYERS = [
         support.secrets kernel.tools llm.tool_modes runs kernel schema support.front_matter
         support.disk support.writer_lock support _version errors support.text support.abilities
         kernel.stop_reasons support.terminal prompts support.clock cancel events inbox
-        kernel.journal support.threads support.paths parts hooks tool_context support.locking media
+        kernel.journal output output.words
+        support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
+        prompts.values prompts.english prompts.chinese
         prompts.frames kernel.event_data support.image_headers
         """,
     ),
@@ -41,6 +43,9 @@ LAYERS = [
         llm.think llm.sse llm.wire llm.body llm.calls llm.response llm.types llm.base
         llm.tool_modes.json_check llm.tool_modes.place llm.tool_modes.recover llm.tool_modes.react
         llm.tool_modes.json_action llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose
+        llm.tool_modes.refusals llm.tool_modes.typed_answer output.reading output.form
+        output.typed output.wanted
+        schema.context
         llm.tool_modes.chooser llm.tool_modes.examples llm.tool_modes.fill llm.tool_modes.native
         llm.tool_modes.tool_choice
         schema.examples schema.calling schema.described schema.given
@@ -59,6 +64,7 @@ LAYERS = [
     (
         "actors",
         """
+        kernel.typed_output
         kernel.redacting kernel.part_events kernel.tools.hook_calls kernel.tools.contexts kernel.tools.gate
         kernel.overflow compaction kernel.equip kernel.model_call kernel.tools.observer_calls
         kernel.tools.marking kernel.tools.tool_round
@@ -74,8 +80,8 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.rules runs.words runs.together runs.handoff agent ai_client loop
-        llm.sdk_errors llm.openai_client local
+        runs.checks runs.fields runs.rules runs.words runs.together runs.settings runs.live runs.handoff
+        runs.ways runs.variants agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
         subagents.places subagents.child subagents.run_tasks subagents.root
@@ -159,6 +165,7 @@ PUBLIC = [
     "MemoryStore",
     "Message",
     "MissingExtraError",
+    "ModelSettings",
     "OpenAIClient",
     "Part",
     "PartState",
@@ -185,6 +192,7 @@ PUBLIC = [
     "RetryHandler",
     "RunInterrupted",
     "RichRenderer",
+    "RunContext",
     "RunOptions",
     "SendOptions",
     "SessionManager",

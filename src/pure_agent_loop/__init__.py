@@ -64,10 +64,10 @@ from pure_agent_loop.renderer import JsonLinesRenderer, PlainRenderer, Renderer,
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
 from pure_agent_loop.runs.handoff import Handoff
-from pure_agent_loop.runs.options import RunOptions, SendOptions
+from pure_agent_loop.runs.options import ModelSettings, RunOptions, SendOptions
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset, tool
-from pure_agent_loop.tool_context import ToolContext, current_call
+from pure_agent_loop.tool_context import RunContext, ToolContext, current_call
 
 if TYPE_CHECKING:
     from pure_agent_loop.assistant.agent_loop import AgentLoop
@@ -146,6 +146,7 @@ __all__ = [
     "MemoryStore",
     "Message",
     "MissingExtraError",
+    "ModelSettings",
     "OpenAIClient",
     "Part",
     "PartState",
@@ -171,6 +172,7 @@ __all__ = [
     "RetryConfig",
     "RetryHandler",
     "RichRenderer",
+    "RunContext",
     "RunInterrupted",
     "RunOptions",
     "SendOptions",

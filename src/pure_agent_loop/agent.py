@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.explain import Explanation, explain
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -33,7 +32,7 @@ from pure_agent_loop.permissions import (
     PermissionRules,
 )
 from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, Out
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.checks import (
     all_tools,
@@ -45,18 +44,30 @@ from pure_agent_loop.runs.checks import (
     checked_folder,
     checked_function,
     checked_number,
-    checked_text,
+    checked_retries,
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
-from pure_agent_loop.runs.options import Given, RunOptions
+from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
 from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.start import RunInput, begin_run
+from pure_agent_loop.runs.settings import (
+    UNSET,
+    Makings,
+    check_output,
+    form_of,
+    hooks_in_run,
+    lead_of,
+)
+from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
+from pure_agent_loop.runs.variants import Variants
+from pure_agent_loop.runs.ways import OutputType
+from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
-from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -70,7 +81,7 @@ AgentMode = Literal["react", "single"]
 TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
 
 
-class Agent:
+class Agent(Variants[Deps, Out]):
     """A language model that acts through tools until a task is done.
 
         agent = Agent(model="gpt-4o-mini", tools=[get_weather])
@@ -80,6 +91,9 @@ class Agent:
     machine, else the embedded model of the extra ``[local]``. Which one it is, is logged, and said in the
     first events.
 
+    ``Agent[Deps, Out]`` is one whose functions find a `Deps` in their `RunContext`, and whose results have an
+    `Out` as their `output`.
+
     Args:
         model: The model's name; without an address ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an
             embedded one.
@@ -87,13 +101,18 @@ class Agent:
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         llm: A client of your own instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets; or a `ToolRegistry`.
-        system_prompt: The leading system message; empty for none. `react_prompt` writes one.
+        system_prompt: The leading system message; empty for none. `react_prompt` writes one. Also a function
+            that returns it, async or not, or a list of texts and functions.
         limits: How far a run may go.
         retry: How failed requests are repeated.
         temperature: Randomness of the answers; the default of 0.7 is left out for models that refuse it.
             None sends none.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
+        output_type: What the answer must be: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum,
+            a list, a union, a plain type, or a function whose arguments it is; or a list of these.
+        output_retries: How often the model is told what is wrong with its answer.
+        system_prompt_per: When functions write the system prompt: for each ``run``, or for each ``step``.
         mode: ``react`` works in steps until there is an answer; ``single`` decides about tools once, runs
             them together and answers. The default is ``react``, and ``single`` in `AIClient`.
         after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
@@ -148,13 +167,16 @@ class Agent:
         base_url: str | None = None,
         llm: ChatModel | None = None,
         tools: Iterable[ToolLike | Toolset] | ToolRegistry | None = None,
-        system_prompt: str = DEFAULT_SYSTEM_PROMPT,
+        system_prompt: SystemPrompt = DEFAULT_SYSTEM_PROMPT,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         temperature: float | None = DEFAULT_TEMPERATURE,
         thinking_level: ThinkingLevel = "off",
         emit_reasoning_events: bool = False,
         *,
+        output_type: OutputType[Out] | None = None,
+        output_retries: int = 2,
+        system_prompt_per: str = "run",
         mode: AgentMode | None = None,
         after_tools: str = "",
         tool_mode: ToolMode = "auto",
@@ -185,8 +207,9 @@ class Agent:
         redact: bool | Redactor = True,
         tool_attempts: int = 1,
         tool_retry_delay: float = 1.0,
-        **llm_kwargs: Any,
+        **llm_kwargs: Unpack[RequestFields],
     ) -> None:
+        self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, inspect.signature(Agent).parameters)
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
@@ -207,10 +230,12 @@ class Agent:
         words = prompts or prompts_for(language)
         self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
-        self.system_prompt = checked_text("system_prompt", system_prompt)
+        self.system_prompt, lead = lead_of(system_prompt)
+        checked_choice("system_prompt_per", system_prompt_per, ("run", "step"))
         self._sessions = sessions
-        options = {"temperature": temperature, **llm_kwargs}
+        options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
+        connect = partial(_connected, api_key, base_url, thinking_level, profile) if llm is None else None
         if llm is None:
             llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
         else:
@@ -221,16 +246,16 @@ class Agent:
         policy = PermissionPolicy(permission_mode, permission_rules or PermissionRules())
         if not policy.rules.shared:
             check_rules(policy.rules, self.tools, subagents)
-        self._kit = Kit(
+        kit = Kit(
             client=ToolModeClient(llm, tool_mode, words, self.tools.examples_of),
             tools=self.tools,
             limits=limits or LoopLimits(),
             retry=retry or RetryConfig(),
             prompts=words,
             permissions=policy,
-            can_use_tool=checked_function("can_use_tool", can_use_tool),
+            can_use_tool=can_use_tool and contextual(checked_function("can_use_tool", can_use_tool)),
             on_ask=checked_function("on_ask", on_ask),
-            hooks=hooks or Hooks(),
+            hooks=hooks_in_run(hooks or Hooks()),
             budget=budget,
             name=name,
             cwd=checked_folder("cwd", cwd),
@@ -249,78 +274,14 @@ class Agent:
             timeouts=Timeouts(first_byte_timeout, idle_timeout, tool_timeout),
             redactor=redactor_for(redact, llm, options),
             tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
+            lead=lead,
+            lead_each_step=system_prompt_per == "step",
             opening=opening,
         )
-        check_price(self._kit)
-
-    def run(
-        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AgentResult:
-        """Do a task and wait for the result. Works in sync code, also inside a running event loop.
-
-        Args:
-            task: What to do; None, with `state`, to go on with what was being done.
-            messages: A history to go on from, e.g. `AgentResult.messages`. A leading system message in it
-                takes the place of `system_prompt`; what is not valid in it is repaired, with a notice.
-            options: What `prepare` takes besides: `cancel_token`, `state`, `inbox`, `session_id`, `media`.
-
-        Raises:
-            ConfigError: `task` is no text, or `state` is no state.
-            ImageError: One of `media` cannot be sent.
-            HistoryError: `messages` is no list of messages.
-            TypeError: There is no such option.
-        """
-        return self.prepare(task, messages, **options).wait_sync()
-
-    async def arun(
-        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AgentResult:
-        """Do a task and await the result; see `run`."""
-        return await self.prepare(task, messages, **options).wait()
-
-    def run_stream(
-        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> Generator[AnyEvent, None, None]:
-        """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, **options).stream_sync()
-
-    def arun_stream(
-        self, task: str | None, messages: list[Message] | None = None, **options: Unpack[RunOptions]
-    ) -> AsyncGenerator[AnyEvent, None]:
-        """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
-        return self.prepare(task, messages, **options).stream()
-
-    def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
-        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
-
-        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
-        agent above hold for it too. In a session it has a session of its own beside that of the run, and
-        goes on where it stood when the program was killed.
-
-        Args:
-            name: As the model sees it; the agent's name if empty.
-            description: What it is good for; that of the agent if empty.
-            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
-                reaches it as JSON.
-
-        Raises:
-            ConfigError: There is no name, or the type has no JSON form.
-        """
-        from pure_agent_loop.subagents.agent_tool import agent_tool
-
-        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
-
-    def add_handoff(self, agent: Agent | Handoff) -> None:
-        """Let conversations be handed over to another agent, such as one that can hand back to this one.
-
-        Raises:
-            ConfigError: It has no name, or that of one there is.
-        """
-        found, self.tools = checked_handoffs(
-            [*self.handoffs.values(), agent], self._kit.name, self._own_tools
-        )
-        self.handoffs.update(found)
-        self._kit = replace(self._kit, tools=self.tools)
+        check_price(kit)
+        self._makings = Makings(connect, subagents, form_of(output_type), checked_retries(output_retries))
+        self._kit = replace(kit, output=self._makings.output())
+        check_output(self._kit)
 
     async def aclose(self) -> None:
         """Give back the connections of the running event loop, and the embedded model if one was started.
@@ -328,6 +289,7 @@ class Agent:
         Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
         await close_client(self.llm)
+        await self._makings.aclose()
 
     def __repr__(self) -> str:
         """Without addresses and keys."""
@@ -341,15 +303,15 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def conversation(self) -> Conversation:
-        """A conversation with this agent, which keeps the history for you."""
-        return Conversation(self.prepare)
-
     def explain(
         self,
         task: str,
         messages: list[Message] | None = None,
         media: Iterable[MediaItem] | None = None,
+        *,
+        deps: Deps | None = None,
+        output_type: Any = UNSET,
+        **settings: Unpack[RunSettings],
     ) -> Explanation:
         """Show what `run` would send first for a task, and under which limits. Nothing is sent.
 
@@ -357,6 +319,9 @@ class Agent:
             task: What to do.
             messages: A history to go on from.
             media: Images that come with the task; see `run`.
+            deps: For its functions.
+            output_type: What the answer must be, if not what the agent says.
+            settings: Other settings, as `run` takes them.
 
         Raises:
             ConfigError: `task` is no text.
@@ -365,7 +330,8 @@ class Agent:
             LLMError: The request could not be sent in this `tool_mode`.
         """
         given = RunInput(task, messages, self.system_prompt, media=media_parts(media))
-        return explain(*begin_run(self._kit, given))
+        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
+        return explain(*begin_run(kit, given))
 
     def prepare(
         self,
@@ -378,7 +344,10 @@ class Agent:
         session_id: str | None = None,
         media: Iterable[MediaItem] | None = None,
         sessions: SessionStore | None = None,
-    ) -> Run:
+        deps: Deps | None = None,
+        output_type: Any = UNSET,
+        **settings: Unpack[RunSettings],
+    ) -> Run[Out]:
         """Make a run without starting it; `run` and its three siblings start it.
 
         Args:
@@ -391,6 +360,12 @@ class Agent:
                 nothing that was finished happens twice. `messages` counts only for a new session.
             media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             sessions: Where the session is kept, instead of where this agent keeps its own.
+            deps: What functions find in their `RunContext`. It is never written down: a run that goes on
+                later needs it again.
+            output_type: What the answer must be, instead of what the agent says.
+            settings: What this run has otherwise than its agent: a `model` (a name, or a client), `limits`,
+                `temperature`, `tools`, `system_prompt`, further fields of its requests as `model_settings`,
+                and `metadata` of yours, which stands in the record and in `RunContext`.
 
         Raises:
             ConfigError: `task` is no text, or `state` is no state.
@@ -399,10 +374,20 @@ class Agent:
             SessionError: The session cannot be opened.
         """
         given = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
+        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         if session_id is None:
-            start, kit = begin_run(self._kit, given)
+            start, kit = begin_run(kit, given)
         else:
             from pure_agent_loop.sessions.resume import begin_in_session
 
-            start, kit = begin_in_session(self._kit, given, sessions or self._sessions, session_id)
+            start, kit = begin_in_session(kit, given, sessions or self._sessions, session_id)
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()), self)
+
+
+_ARGUMENTS = frozenset(inspect.signature(Agent).parameters) - {"llm_kwargs"}
+
+
+def _connected(
+    api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None, model: str
+) -> ChatModel:
+    return client_for(model, api_key, base_url, thinking_level, profile)[0]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator, Generator
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import AnyEvent
-from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.messages import Message, to_wire
-from pure_agent_loop.media import MediaItem
-from pure_agent_loop.result import AgentResult
+from pure_agent_loop.result import AgentResult, Out_co
 from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.support.text import counted
@@ -19,17 +16,17 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Prepare(Protocol):
+class Prepare(Protocol[Out_co]):
     """Makes a run; `Agent.prepare` is one."""
 
     def __call__(
         self, task: str, messages: list[Message] | None = None, **options: Unpack[SendOptions]
-    ) -> Run:
+    ) -> Run[Out_co]:
         """A run of `task` that goes on from `messages`."""
         ...
 
 
-class Conversation:
+class Conversation(Generic[Out_co]):
     """Keeps a history between runs. Make one with ``agent.conversation()``.
 
     A run that was cancelled or left early leaves its part of the history too, closed and valid.
@@ -38,7 +35,7 @@ class Conversation:
         prepare: Makes a run from a task and the history so far.
     """
 
-    def __init__(self, prepare: Prepare) -> None:
+    def __init__(self, prepare: Prepare[Out_co]) -> None:
         self._prepare = prepare
         self._history: list[Message] = []
 
@@ -54,12 +51,12 @@ class Conversation:
     def __repr__(self) -> str:
         return f"<Conversation: {counted(len(self._history), 'message')}>"
 
-    async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
+    async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult[Out_co]:
         """Say something and wait for the answer.
 
         Args:
             task: What to say.
-            options: `cancel_token`, `inbox` and `media`; see `Agent.prepare`.
+            options: `cancel_token`, `inbox`, `media`, `deps`, and other settings for it; see `Agent.run`.
 
         Raises:
             ConfigError: `task` is no text.
@@ -72,7 +69,7 @@ class Conversation:
         finally:
             self._keep(run)
 
-    def send_sync(self, task: str, **options: Unpack[SendOptions]) -> AgentResult:
+    def send_sync(self, task: str, **options: Unpack[SendOptions]) -> AgentResult[Out_co]:
         """Say something and wait for the answer, from sync code; see `send`."""
         run = self._run(task, **options)
         try:
@@ -103,16 +100,12 @@ class Conversation:
         """Forget everything said so far."""
         self._history = []
 
-    def _run(
-        self,
-        task: str,
-        *,
-        cancel_token: CancelToken | None = None,
-        inbox: Inbox | None = None,
-        media: Iterable[MediaItem] | None = None,
-    ) -> Run:
+    def _run(self, task: str, **options: Unpack[SendOptions]) -> Run[Out_co]:
         """Only these: a session or a state would bring a history of its own."""
-        return self._prepare(task, self._history, cancel_token=cancel_token, inbox=inbox, media=media)
+        strange = options.keys() - SendOptions.__annotations__.keys()
+        if strange:
+            raise TypeError(f"A message got an unexpected keyword argument {min(strange)!r}.")
+        return self._prepare(task, self._history, **options)
 
-    def _keep(self, run: Run) -> None:
+    def _keep(self, run: Run[Any]) -> None:
         self._history = run.history()

@@ -118,9 +118,8 @@ class _Factories(type):
         cls, step: int, index: int | None, tool: str | None, arguments: str
     ) -> ToolCallDeltaEvent:
         """The next piece of a call's arguments. For display only: it may still be dropped."""
-        return ToolCallDeltaEvent(
-            EventType.TOOL_CALL_DELTA, step, {"index": index, "tool": tool, "arguments": arguments}
-        )
+        data = {"index": index, "tool": tool, "arguments": arguments}
+        return ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, step, data)
 
     def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> RetryEvent:
         """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1."""
@@ -207,7 +206,7 @@ class LoopStartEvent(Event):
 
     type: Literal[EventType.LOOP_START]
     task: str = shown()
-    agent: str = shown()
+    agent: str = kept()
 
 
 class ThoughtEvent(Event):

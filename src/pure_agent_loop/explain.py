@@ -17,15 +17,16 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.kernel.equip import with_toolsets
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
+from pure_agent_loop.llm.tool_modes.typed_answer import format_of
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.runs.live import drive
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
@@ -39,6 +40,8 @@ class Explanation:
     Args:
         model: The model's name.
         tool_mode: How the model would be asked for calls; with ``auto``, what has been found out so far.
+        output: How the model would be asked for a typed answer: ``native``, ``tool`` or ``prompted``; empty
+            for an answer in words.
         request: The body of the request.
         is_exact: True if `request` is what would be sent, byte for byte; else the client cannot say, and
             `request` is what it would be given.
@@ -50,6 +53,7 @@ class Explanation:
 
     model: str
     tool_mode: str
+    output: str
     request: dict[str, Any]
     is_exact: bool
     notices: tuple[str, ...]
@@ -70,6 +74,7 @@ class Explanation:
             [
                 f"model: {self.model}",
                 f"tool mode: {self.tool_mode}",
+                *([f"typed answer: {self.output}"] if self.output else []),
                 f"limits: {limits or 'none'}",
                 *_section("permissions", [f"{name}: {said}" for name, said in self.permissions.items()]),
                 *_section("notices", self.notices),
@@ -97,7 +102,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     recorder = _Recorder(takes_meta=takes_meta(kit.client))
     kit = with_toolsets(kit)
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
-    run_sync(run_loop(state, quiet))
+    run_sync(drive(state, quiet))
     if recorder.asked is None:
         raise state.failure or LLMError(f"The run would end before its first request ({state.stop_reason}).")
     request, is_exact = _request(recorder.asked, kit)
@@ -105,6 +110,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
     return Explanation(
         model=model_of(kit.client),
         tool_mode=_tool_mode(kit),
+        output=_output_mode(recorder.asked, kit),
         request=request,
         is_exact=is_exact,
         notices=tuple(event.content for event in events if event.type in told),
@@ -136,6 +142,8 @@ def _request(asked: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
     body = None if showing is None else showing.request_body(*asked, stream=True)
     if body is not None:
         return json.loads(encode_body(body)), True
+    if isinstance(kit.client, ToolModeClient) and format_of(asked.options) is not None:
+        asked = Request(*kit.client.shape(*asked))  # a typed answer is asked for in one of three ways
     tools = {"tools": asked.tools} if asked.tools else {}
     return to_jsonable({"messages": asked.messages, **tools, **asked.options}), False
 
@@ -145,6 +153,12 @@ def _tool_mode(kit: Kit) -> str:
     if not isinstance(client, ToolModeClient):
         return "native"
     return f"auto, {client.current} so far" if client.mode == "auto" else client.current
+
+
+def _output_mode(asked: Request, kit: Kit) -> str:
+    if format_of(asked.options) is None or not isinstance(kit.client, ToolModeClient):
+        return ""
+    return kit.client.output_mode(asked.tools, asked.options)
 
 
 def _limits(kit: Kit) -> dict[str, Any]:

@@ -5,20 +5,31 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import StopReason
+from pure_agent_loop.kernel.stop_reasons import COMPLETED, StopReason
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar
 
-@dataclass(frozen=True, slots=True)
-class AgentResult:
+    Out = TypeVar("Out", default=str)
+    Out_co = TypeVar("Out_co", default=str, covariant=True)
+else:
+    from typing import TypeVar
+
+    Out, Out_co = TypeVar("Out"), TypeVar("Out_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class AgentResult(Generic[Out_co]):
     """The outcome of a run.
 
     Args:
@@ -30,6 +41,8 @@ class AgentResult:
         messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
         state: The state behind it all.
         previous: What the agent gave that handed over to this one, with ``handed_off``; None if none did.
+        output: The answer as the ``output_type`` of the agent; its text without one. None unless the
+            `stop_reason` is ``completed``: half an answer is none.
     """
 
     content: str
@@ -39,11 +52,25 @@ class AgentResult:
     stop_reason: StopReason
     messages: list[dict[str, Any]] = field(repr=False)
     state: QueryState = field(default_factory=QueryState, repr=False, compare=False)
-    previous: AgentResult | None = field(default=None, repr=False, compare=False)
+    previous: AgentResult[Any] | None = field(default=None, repr=False, compare=False)
+    output: Out_co | None = None
 
     @classmethod
-    def from_state(cls, state: QueryState, events: list[AnyEvent], prompts: Prompts = ENGLISH) -> AgentResult:
-        """Sum up a state that has stopped."""
+    def from_state(
+        cls,
+        state: QueryState,
+        events: list[AnyEvent],
+        prompts: Prompts = ENGLISH,
+        output: Output | None = None,
+    ) -> Self:
+        """Sum up a state that has stopped.
+
+        Args:
+            state: Where it stands.
+            events: What happened.
+            prompts: The words of the run.
+            output: What its answer had to be.
+        """
         return cls(
             content=state.content,
             steps=state.turn_count,
@@ -52,6 +79,7 @@ class AgentResult:
             stop_reason=cast("StopReason", str(state.stop_reason)),
             messages=state.history(prompts.tool_waiting),
             state=state,
+            output=_output_of(state, output),
         )
 
     @property
@@ -93,7 +121,7 @@ class AgentResult:
         failure = self.state.failure
         return "" if failure is None else safe_str(failure) or type(failure).__name__
 
-    def raise_for_error(self) -> AgentResult:
+    def raise_for_error(self) -> Self:
         """Return the result itself, or raise what ended the run with ``error``.
 
         Raises:
@@ -113,6 +141,16 @@ class AgentResult:
         """The answer and how it came about, for notebooks."""
         counts = f"{counted(self.steps, 'step')}, {counted(self.usage.total_tokens, 'token')}"
         return as_html(self.content, f"{self.stop_reason}, {counts}", self.events)
+
+
+def _output_of(state: QueryState, output: Output | None) -> Any:
+    if state.stop_reason != COMPLETED:
+        return None
+    if output is None:
+        return state.content
+    if state.output is None:  # it had stopped before anybody asked for an output
+        return None
+    return output.load(state.output["value"]) if state.live_output is None else state.live_output
 
 
 def as_html(content: str, about: str, events: Sequence[AnyEvent]) -> str:

@@ -21,6 +21,7 @@ from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError
 from pure_agent_loop.schema.calling import call_function, made, unwrapped
+from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.schema.described import Described, check_name
 from pure_agent_loop.schema.examples import Example
 from pure_agent_loop.support.abilities import able
@@ -187,7 +188,7 @@ class Tool(Described, Generic[P, R_co]):
             return failed(prompts, self.name, "InvalidArguments", problem)
         except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
             return failed(prompts, self.name, type(error).__name__, safe_str(error))
-        call = partial(call_function, self.function, kwargs, is_async=self.is_async)
+        call = partial(call_function, contextual(self.function), kwargs, is_async=self.is_async)
         return await made(call, self.name, prompts)
 
     def accepts(self, args: dict[str, Any]) -> bool:
@@ -393,11 +394,7 @@ class ToolRegistry:
     to_openai_schemas = to_openai_schema
 
     async def execute(self, name: str, args: dict[str, Any]) -> str:
-        """Call a tool by name. Never raises for the tool's own error or an unknown name.
-
-        Returns:
-            What the model would read.
-        """
+        """What a model would read of a call. Never raises for the tool's own error or an unknown name."""
         return (await self.invoke(name, args, current_prompts())).text
 
     async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import TokenUsage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+    Deps_co = TypeVar("Deps_co", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    Deps, Deps_co = TypeVar("Deps"), TypeVar("Deps_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +67,154 @@ def current_call() -> ToolContext | None:
 def enter_call(context: ToolContext) -> None:
     """Make a call the current one, for the rest of this task."""
     _CURRENT.set(context)
+
+
+class Remaining(NamedTuple):
+    """What is left of a run's hard limits; None where there is no limit."""
+
+    steps: int | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    cost: float | None = None
+
+
+class LiveRun(Protocol):
+    """A run that goes on, as a `RunContext` sees it."""
+
+    @property
+    def session_id(self) -> str: ...  # noqa: D102 - `RunContext` says what each is
+
+    @property
+    def step(self) -> int: ...  # noqa: D102
+
+    @property
+    def usage(self) -> TokenUsage: ...  # noqa: D102
+
+    @property
+    def remaining(self) -> Remaining: ...  # noqa: D102
+
+    @property
+    def messages(self) -> list[dict[str, Any]]: ...  # noqa: D102
+
+    @property
+    def cancel_token(self) -> CancelToken | None: ...  # noqa: D102
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    def progress(self, text: str) -> None: ...  # noqa: D102
+
+    async def told(self) -> None: ...  # noqa: D102
+
+    async def ask(self, question: str) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class RunContext(Generic[Deps_co]):
+    """The run that a function of yours is called in, and what you gave it with ``deps=``.
+
+    A tool, a prompt function, a hook, a permission function, an output function or an output check gets it
+    if its first parameter is annotated so; the model never sees that parameter.
+
+        @tool
+        def balance(ctx: RunContext[Bank], account: str) -> float:
+            "The balance of an account."
+            return ctx.deps.balance_of(account)
+
+    In a test of your own, ``RunContext(deps)`` is enough: it belongs to no run then.
+
+    Args:
+        deps: What was given to the run.
+        run: The run; None for none.
+    """
+
+    deps: Deps_co
+    run: LiveRun | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The session; empty for none."""
+        return "" if self.run is None else self.run.session_id
+
+    @property
+    def step(self) -> int:
+        """The step the run is in, from 1; 0 before the first."""
+        return 0 if self.run is None else self.run.step
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Tokens of the run so far."""
+        return TokenUsage.zero() if self.run is None else self.run.usage
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left of the limits."""
+        return Remaining() if self.run is None else self.run.remaining
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The history so far, valid, without the system message."""
+        return [] if self.run is None else self.run.messages
+
+    @property
+    def cancel_token(self) -> CancelToken | None:
+        """Says whether the run was cancelled; None if it cannot be."""
+        return None if self.run is None else self.run.cancel_token
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the run was given as ``metadata=``."""
+        return {} if self.run is None else self.run.metadata
+
+    def progress(self, text: str) -> None:
+        """Tell how far the work is, as a PROGRESS event; from any thread."""
+        if self.run is not None:
+            self.run.progress(text)
+
+    async def ask(self, question: str) -> str:
+        """Ask a person, through the agent's ``on_ask``.
+
+        Returns:
+            The message of the answer; without one ``"yes"`` or ``"no"``.
+
+        Raises:
+            ToolExecutionError: Nobody can be asked. A tool that lets it pass has failed, and the model is
+                told why.
+        """
+        if self.run is None:
+            raise ConfigError("ctx.ask needs a run; this context belongs to none.")
+        return await self.run.ask(question)
+
+
+_RUN: ContextVar[RunContext[Any] | None] = ContextVar("pure_agent_loop_run", default=None)
+
+
+def current_run() -> RunContext[Any]:
+    """The run this code is in.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    context = _RUN.get()
+    if context is None:
+        raise ConfigError("This function takes a RunContext, which there is only inside of a run.")
+    return context
+
+
+async def all_told() -> None:
+    """Wait until what functions of the run said of their progress is told."""
+    context = _RUN.get()
+    if context is not None and context.run is not None:
+        await context.run.told()
+
+
+@contextmanager
+def in_run(context: RunContext[Any]) -> Iterator[None]:
+    """Make a run the current one, for this task and what it begins."""
+    token = _RUN.set(context)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # what was left behind is closed from elsewhere
+            _RUN.reset(token)

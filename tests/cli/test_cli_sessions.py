@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from tests.helpers import unframed
 
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
@@ -36,7 +37,7 @@ def run(pal, script, *words, **more):
 
 
 def said(server):
-    return [(m["role"], m["content"]) for m in server.requests[-1].messages]
+    return [(m["role"], unframed(m["content"])) for m in server.requests[-1].messages]
 
 
 @pytest.fixture
@@ -424,7 +425,7 @@ class TestChange:
         assert path.read_bytes() == damaged
         assert (store.folder / "trip.repaired.jsonl").read_bytes() == b"".join(lines)
         assert "damaged" in pal("sessions", "show", trip).stderr
-        assert "(damaged) thank you" in pal("sessions", "list").stdout
+        assert "(damaged) what is here? (last: thank you)" in pal("sessions", "list").stdout
 
 
 class TestWaiting:

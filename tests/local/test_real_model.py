@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def wait_for_end(pid):
             return
         select.select([handle], [], [], 60)
         os.close(handle)
+
+
+def test_a_typed_answer_is_held_to_its_form(model_file):
+    @dataclass
+    class City:
+        name: str
+        inhabitants: int
+
+    client = open_local(str(model_file), settings=QUICK)
+    agent = Agent(llm=client, output_type=City)
+    assert agent.explain("x").output == "prompted"
+    result = agent.run("Name a city in France.")
+    assert isinstance(result.output, City), result
+    assert isinstance(agent.run("What is 2 + 3?", output_type=int).output, int)
+    assert isinstance(agent.run("Sunny?", output_type=bool, tools=starter_tools(".")).output, bool)
+    asyncio.run(client.aclose())
 
 
 def test_a_newcomers_questions_are_answered_by_calling_tools(model_file, tmp_path):

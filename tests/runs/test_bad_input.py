@@ -58,7 +58,11 @@ MISTAKES = {
     "max_retries": (lambda: Agent(llm=LLM, max_retries=3), ["retry=RetryConfig(max_retries=...)"]),
     "instructions": (lambda: Agent(llm=LLM, instructions="x"), ["Write system_prompt."]),
     "system": (lambda: Agent(llm=LLM, system="x"), ["Write system_prompt."]),
-    "output_type": (lambda: Agent(llm=LLM, output_type=int), ["no option 'output_type'", "no typed answers"]),
+    "output_type": (lambda: Agent(llm=LLM, output_type=LLM), ["output_type: ", "cannot be described"]),
+    "output_type of a loop": (
+        lambda: ReactLoop(llm=LLM, llm_kwargs={"output_type": int}),
+        ["no option 'output_type'", "output_type= of Agent"],
+    ),
     "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "one answer"]),
     "a history": (lambda: Agent(llm=LLM, messages=[]), ["no option 'messages'", "run()"]),
     "a field of one server": (lambda: Agent(llm=LLM, top_k=5), ["extra_body={'top_k': ...}"]),

@@ -17,6 +17,7 @@ def test_the_whole_run_is_what_it_should_be(new_store):
     assert set(full.asked) == set(keys(full.records, "value"))
     assert Counter(r.type for r in full.records) == {
         "run": 1, "messages": 8, "state": 8, "answer": 7, "intent": 10, "outcome": 10, "value": 37,
+        "parts": 7,
     }  # fmt: skip
 
 

@@ -352,7 +352,8 @@ async def test_a_reader_that_leaves_leaves_the_toolset():
     assert (shelf.told[0], shelf.told[-1]) == ("enter", "exit")
 
 
-async def test_an_assistant_has_toolsets_too(tmp_path):
+async def test_an_assistant_has_toolsets_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
     shelf = Shelf("dig")
     async with AgentLoop(ScriptedLLM([call("dig", n=1), "fine"]), tmp_path, [shelf]) as loop:
         assert await loop.process_direct("hi", "s") == "fine"

@@ -13,7 +13,8 @@ from tests.helpers import tool_texts
 
 import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, Tool, ToolRegistry, prompts_for, tool
-from pure_agent_loop.prompts import _SENTENCES, ToolWords, current_prompts
+from pure_agent_loop.prompts import ToolWords, current_prompts
+from pure_agent_loop.prompts.values import _SENTENCES
 from pure_agent_loop.support.language import Sentences, blanks, default_language, in_language, speaking
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import (

@@ -188,6 +188,8 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
         "cost": result.cost,
         **kind,
     }
+    if result.state.output is not None:
+        outcome["output"] = result.state.output["value"]
     if result.stop_reason == SUSPENDED:
         outcome["questions"] = [asdict(each) for each in result.questions]
     if result.stop_reason == WAITING_TOOL:

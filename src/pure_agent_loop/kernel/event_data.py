@@ -53,7 +53,6 @@ TaskState = Literal[
     "pending",
     "running",
     "waiting_permission",
-    "waiting_tool",
     "backgrounded",
     "completed",
     "failed",

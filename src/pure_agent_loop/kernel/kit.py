@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, T
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
@@ -120,8 +122,12 @@ async def emit_nothing(event: Event) -> None:
 
 def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
     """Take what work outside the loop used into the account of the run, and into its budget."""
-    usage, cost, calls = state.spend(spent)
-    if spent is not None and kit.budget is not None and not spent.get("in_budget"):
+    spent = spent or {}
+    usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
+    cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
+    state.count(usage, cost)
+    state.ledger.tool_calls += calls
+    if spent and kit.budget is not None and not spent.get("in_budget"):
         kit.budget.add(tokens=usage.total_tokens, tool_calls=calls, cost=cost)
 
 
@@ -187,5 +193,15 @@ class Kit:
     """Work that goes on beside the run; the run waits for it before it ends."""
     redactor: Redactor | None = None
     """Takes secrets out of results, answers, events and records; None for nothing."""
+    output: Output | None = None
+    """What the answer has to be; None for text."""
+    deps: Any = None
+    """What functions of the user find in their `RunContext`. Never written down."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What came with the run; in its record."""
+    lead: Callable[[], Awaitable[str]] | None = None
+    """Writes the system prompt; None where it is a text."""
+    lead_each_step: bool = False
+    """Whether it does so for each step, not only for each run."""
     opening: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""

@@ -13,6 +13,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.hook_calls import wants_more
 from pure_agent_loop.kernel.tools.tool_round import run_calls
+from pure_agent_loop.kernel.typed_output import correction, write_lead
 from pure_agent_loop.kernel.window import measure, next_usage
 from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.base import model_of
@@ -35,6 +36,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
             block.on(kit.cancel_token)
             for notice in kit.opening:
                 await kit.emit(Event.notice(0, notice))
+            await write_lead(state, kit, begins=True)
             while state.stop_reason is None and not _is_cancelled(kit):
                 await _take_step(state, kit, checker)
         if block.fired or _is_cancelled(kit):
@@ -83,6 +85,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if reason:
         state.begin_closing(reason, kit.prompts)
     state.begin_step()
+    await write_lead(state, kit)
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
@@ -112,14 +115,15 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
     if state.stop_reason != "completed":
         return
     try:
-        reason = await wants_more(state, kit)
+        wrong = await correction(state, kit)
+        reason = wrong or await wants_more(state, kit)
         if not reason and kit.background is not None:
             await kit.background.wait()
     except BaseException:  # cancelled while something was still waited for: this was not the end
         state.stop_reason = None
         raise
     if reason:
-        state.go_on(reason, "stop_hook", synthetic=True)
+        state.go_on(reason, "correction" if wrong else "stop_hook", synthetic=True)
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
     incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]

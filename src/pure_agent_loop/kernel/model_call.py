@@ -15,13 +15,15 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.kernel.part_events import AnswerParts
 from pure_agent_loop.kernel.redacting import Veil
-from pure_agent_loop.kernel.request import Request, build_request, may_call
+from pure_agent_loop.kernel.request import Request, build_request, is_typed, may_call
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
 from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
+from pure_agent_loop.llm.tool_modes.typed_answer import answered
 from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.text import safe_str
@@ -57,7 +59,7 @@ def _count_calls(state: QueryState, kit: Kit) -> None:
         granted = min(granted, max(0, most - state.ledger.tool_calls))
     if kit.budget is not None:
         granted = kit.budget.take_calls(granted)
-    state.refuse_calls(state.pending[granted:], say("no_calls_left"))
+    state.permissions.refuse(state.pending[granted:], say("no_calls_left"))
 
 
 def _prompt_tokens(state: QueryState) -> int:
@@ -106,8 +108,13 @@ class _ModelCall:
         self.shown = False
         self._assembler = Assembler()
         self._veil = Veil(kit.redactor)
+        self._is_typed = is_typed(state, kit)
+        self._partial = self._new_partial(kit)
         self._state = state
         self._kit = kit
+
+    def _new_partial(self, kit: Kit) -> PartialOutput | None:
+        return kit.output.partial() if kit.output is not None and self._is_typed else None
 
     async def answer(self, key: str) -> LLMResponse:
         try:
@@ -134,12 +141,16 @@ class _ModelCall:
     async def _on_retry(self, attempt: RetryAttempt) -> None:
         discard, self.shown = self.shown, False
         self._assembler, self._veil = Assembler(), Veil(self._kit.redactor)
+        self._partial = self._new_partial(self._kit)
         await self.parts.end("error")
         error = safe_str(attempt.error) or type(attempt.error).__name__
         await self._kit.emit(Event.retry(self._state.step, attempt.attempt, attempt.delay, error, discard))
 
     async def _once(self) -> LLMResponse:
         response = await listen(self.request, self._kit, self._assembler, self._show)
+        if self._is_typed:
+            response, text = answered(response)
+            await self._show(Delta(text))
         await self._show_delta(self._veil.rest())
         return self._veil.whole(response)
 
@@ -162,6 +173,9 @@ class _ModelCall:
             self.shown = True
             arguments = part.arguments if isinstance(part.arguments, str) else ""
             await emit(Event.tool_call_delta(step, part.index, part.name, arguments))
+        if self._partial is not None:
+            for output in self._partial.feed(delta):
+                await emit(Event.partial_output(step, output))
 
 
 _NOTHING = Delta()

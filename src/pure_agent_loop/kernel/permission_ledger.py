@@ -13,6 +13,8 @@ from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import to_jsonable
 
+NO_CALLS_LEFT = "LimitReached"
+
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
@@ -91,6 +93,11 @@ class PermissionLedger:
     def forget_refusals(self) -> None:
         """They were about another task."""
         self.denied, self.denied_rounds = {}, 0
+
+    def refuse(self, calls: Sequence[ToolCall], message: str) -> None:
+        """Decide that pending calls are not made, because no more are left."""
+        for call in calls:
+            self.rulings[call.id] = Ruling("deny", call.arguments, NO_CALLS_LEFT, message)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

@@ -38,10 +38,17 @@ def build_request(state: QueryState, kit: Kit) -> Request:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
     tools = offered_tools(state, kit)
+    if is_typed(state, kit) and kit.output is not None:
+        options = {**options, "response_format": kit.output.response_format}
     if (tools or len(kit.tools)) and not may_call(state, kit):
         options = {key: value for key, value in options.items() if key not in _OF_CALLS}
         options = {**options, "tool_choice": NO_CALLS} if tools else options
     return Request(messages, tools, options)
+
+
+def is_typed(state: QueryState, kit: Kit) -> bool:
+    """True if the next answer has to have a form; the last one after a limit tells how far the work is."""
+    return kit.output is not None and kit.output.response_format is not None and not state.closing
 
 
 def may_call(state: QueryState, kit: Kit) -> bool:

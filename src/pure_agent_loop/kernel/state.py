@@ -20,7 +20,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
+from pure_agent_loop.kernel.permission_ledger import NO_CALLS_LEFT, PermissionLedger, Ruling
 from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
@@ -40,8 +40,6 @@ from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.typed import mistyped
-
-NO_CALLS_LEFT = "LimitReached"
 
 
 @dataclass(slots=True)
@@ -98,12 +96,18 @@ class QueryState:
     """The agents the conversation was handed over to, in order; the last one is in charge."""
     session_id: str = ""
     """The session the run belongs to, empty for none."""
+    corrections: int = 0
+    """How often the model was told that its answer is not what was wanted."""
+    output: dict[str, Any] | None = None
+    """The typed output in plain form, under ``value``; None while there is none."""
     transition_reason: str = "start"
     """Why the newest step was entered."""
     stop_reason: str | None = None
     """Why the run ended, a key of `STOP_REASONS`; None while it goes on."""
     failure: Exception | None = field(default=None, compare=False)
     """What ended the run with ``error``. Not part of the plain form."""
+    live_output: Any = field(default=None, compare=False, repr=False)
+    """The output itself. Not part of the plain form."""
     parts: dict[str, Part] = field(default_factory=dict, compare=False, repr=False)
     """The calls' parts that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
@@ -174,11 +178,6 @@ class QueryState:
         self.must_close, self.awaiting = "", False
         self.stop(reason)
 
-    def refuse_calls(self, calls: list[ToolCall], message: str) -> None:
-        """Decide that pending calls are not made, because no more are left."""
-        for call in calls:
-            self.permissions.rulings[call.id] = Ruling("deny", call.arguments, NO_CALLS_LEFT, message)
-
     def add_response(
         self, response: LLMResponse, usage: TokenUsage, *, cost: float = 0.0, tools_offered: bool = True
     ) -> None:
@@ -207,15 +206,6 @@ class QueryState:
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += cost
-
-    def spend(self, spent: Mapping[str, Any] | None) -> tuple[TokenUsage, float, int]:
-        """Add what work outside this loop used: a subagent's tokens, money and tool calls; they come back."""
-        spent = spent or {}
-        usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
-        cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
-        self.count(usage, cost)
-        self.ledger.tool_calls += calls
-        return usage, cost, calls
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
         """Put a shorter history in the place of `messages`: the only way to change earlier ones.
@@ -311,6 +301,8 @@ class QueryState:
         self.answer.begin_anew()
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
+        self.corrections *= reason == "correction"
+        self.output = self.live_output = None
         self.tool_rounds = 0  # what is asked now may need tools again
         self.add_user(text, media, synthetic=synthetic)
 
@@ -359,6 +351,7 @@ class QueryState:
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "messages": list(self.messages),
+            "output": self.output,
             **self.answer.to_dict(),
             "results": dict(self.results),
             **({"media": dict(self.media)} if self.media else {}),
@@ -385,8 +378,9 @@ class QueryState:
         """
         try:
             state = cls(
-                **{name: data[name] for name in _PLAIN},
+                **{name: data[name] for name in _PLAIN if name in data or name not in _LATER},
                 messages=list(data["messages"]),
+                output=data.get("output"),
                 answer=Answer.from_dict(data),
                 results=dict(data["results"]),
                 media=dict(data.get("media", {})),
@@ -419,5 +413,6 @@ def _no_state(wrong: str) -> ConfigError:
     )
 
 
+_LATER = ("corrections",)  # states of before have none
 # Annotations are texts here; what has one of these is in the plain form as it is.
 _PLAIN = tuple(each.name for each in fields(QueryState) if each.type in ("str", "int", "bool", "str | None"))

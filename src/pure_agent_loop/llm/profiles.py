@@ -52,6 +52,18 @@ class DefaultText(Default, str):
     __slots__ = ()
 
 
+class AnswerFormat(Default, dict[str, Any]):
+    """The ``response_format`` of a typed answer. `tool_modes` decides how the server is asked for it."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the answer."""
+        schema: dict[str, Any] = self["json_schema"]["schema"]
+        return schema
+
+
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # of `tool_choice`
 
@@ -63,6 +75,7 @@ def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:
 
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
+OutputMode = Literal["native", "tool", "prompted"]
 THINKING_LEVELS: tuple[str, ...] = get_args(ThinkingLevel)
 
 # Request fields that switch thinking on; "{level}" becomes low, medium or high.
@@ -112,6 +125,8 @@ class Profile:
         tool_mode: What ``tool_mode="auto"`` begins with; empty for ``native``.
         takes: What may come out of tools beside text: of ``image``, ``file``, ``audio``. What else comes is
             said in words. None to find out.
+        output_mode: How typed answers are asked for: ``native``, ``tool`` or ``prompted``; empty decides by
+            whether there are tools.
     """
 
     name: str
@@ -136,6 +151,7 @@ class Profile:
     max_output: int | None = None
     tool_mode: Literal["", "native", "json", "text"] = ""
     takes: Collection[str] | None = None
+    output_mode: Literal["", "native", "tool", "prompted"] = ""
 
     def __post_init__(self) -> None:
         for name in ("refuses", "schema_without", "takes"):
@@ -182,14 +198,18 @@ _OPENAI_REASONING = Profile(
     thinking=REASONING_EFFORT,
     refuses=["temperature"],
     output_limit_field="max_completion_tokens",
+    output_mode="native",
 )
 _DATE = r"(-\d{4}-\d\d-\d\d)?$"
 # Windows as OpenAI's own list of models gives them; a family that is not certain is left out.
 _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
     replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),
-    Profile("OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576),
-    Profile("OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini|-turbo){_DATE}", window=128_000),
+    Profile(
+        "OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576, output_mode="native"
+    ),
+    Profile("OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini){_DATE}", window=128_000, output_mode="native"),
+    Profile("OpenAI GPT-4 Turbo", model=rf"^gpt-4-turbo{_DATE}", window=128_000),
     Profile("OpenAI GPT-3.5", model=r"^gpt-3\.5-turbo(-0125|-1106)?$", window=16_385, takes=()),
 ]
 

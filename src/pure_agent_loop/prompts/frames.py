@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 
 
 def framed(prompts: Prompts, source: str, mark: str, text: str) -> str:
@@ -29,3 +29,10 @@ def unframed(prompts: Prompts, text: str) -> str:
     )
     found = re.match(f"{head}\n(?P<text>.*)\n{end}", text, re.S)
     return text if found is None else found["text"] + text[found.end() :]
+
+
+def for_people(text: str) -> str:
+    """A result as a person reads it: without a frame in one of our languages."""
+    for prompts in (ENGLISH, CHINESE):
+        text = unframed(prompts, text)
+    return text

@@ -19,6 +19,7 @@ say = Sentences(
             "已达到工具调用次数上限；这次调用没有执行。",
         ),
         "question_failed": ("The question failed: {error}", "询问失败：{error}"),
+        "nobody_to_ask": ("Nobody can be asked in this run.", "这次运行中没有人可以询问。"),
         "hook_failed": ("A hook failed: {error}", "钩子失败：{error}"),
         "no_before_tool": (
             "it must return a BeforeTool or None; it returned {value}.",

@@ -45,6 +45,17 @@ def checked_number(name: str, value: Any) -> Any:
     return value
 
 
+def checked_retries(value: Any) -> int:
+    """How often an answer is corrected.
+
+    Raises:
+        ConfigError: It is no whole number, 0 or more.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"output_retries={value!r} must be a whole number, 0 or more.")
+    return value
+
+
 def checked_function(name: str, function: Any) -> Any:
     """A function, or None.
 

@@ -27,11 +27,11 @@ _OTHER_WORDS = {
     "max_iterations": "limits=LoopLimits(max_turns=...)",
     "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
     "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
+    "output_type": "output_type= of Agent, or of run() and its siblings",
     **{each.name: f"limits=LoopLimits({each.name}=...)" for each in fields(LoopLimits)},
     **{each.name: f"retry=RetryConfig({each.name}=...)" for each in fields(RetryConfig)},
 }
 _NOT_HERE = {
-    "output_type": "There are no typed answers yet; response_format={...} asks the server for JSON.",
     "n": "A run reads one answer.",
 }
 

@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import HANDED_OFF
 from pure_agent_loop.llm.messages import META, Message, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
+from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.runs.words import in_both, say
 from pure_agent_loop.support.abilities import able
@@ -253,7 +253,7 @@ async def run_loops(
         first: The agent that was asked first; None where nobody can hand over.
         on_state: Told of each loop that follows, before it begins.
     """
-    await run_loop(state, kit)
+    await drive(state, kit)
     while state.stop_reason == HANDED_OFF and first is not None:
         try:
             state, kit = hand_over(first, state, kit)
@@ -264,4 +264,4 @@ async def run_loops(
             await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
             return
         on_state(state, kit)
-        await run_loop(state, kit)
+        await drive(state, kit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
+from typing import Generic
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import AnyEvent, Emit
@@ -14,13 +15,13 @@ from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult, as_html
+from pure_agent_loop.result import AgentResult, Out_co, as_html
 from pure_agent_loop.runs.handoff import Member, run_loops
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.support.portal import get_portal, run_sync
 
 
-class Run:
+class Run(Generic[Out_co]):
     """A prepared run. Start it once, in one of the four ways.
 
     Args:
@@ -52,7 +53,7 @@ class Run:
         """Say something that the agent takes up when it would have stopped; from any thread."""
         self._kit.inbox.follow_up(text)
 
-    async def wait(self) -> AgentResult:
+    async def wait(self) -> AgentResult[Out_co]:
         """Run to the end.
 
         Raises:
@@ -62,7 +63,7 @@ class Run:
         await self._run(self._keep)
         return self.result()
 
-    def wait_sync(self) -> AgentResult:
+    def wait_sync(self) -> AgentResult[Out_co]:
         """Run to the end, from sync code.
 
         Raises:
@@ -90,13 +91,15 @@ class Run:
         finally:
             portal.leave(stream.aclose())
 
-    def result(self) -> AgentResult:
+    def result(self) -> AgentResult[Out_co]:
         """The outcome, once the run has ended."""
-        result = AgentResult.from_state(self.state, self.events, self._kit.prompts)
+        given = (self.state, self.events, self._kit.prompts, self._kit.output)
+        result: AgentResult[Out_co] = AgentResult.from_state(*given)
         return replace(result, previous=self._previous)
 
     def _hand_over(self, state: QueryState, kit: Kit) -> None:
-        before = AgentResult.from_state(self.state, self.events[self._told :], self._kit.prompts)
+        told, ours = self.events[self._told :], self._kit
+        before = AgentResult.from_state(self.state, told, ours.prompts, ours.output)
         self._previous = replace(before, previous=self._previous)
         self._told, self.state, self._kit = len(self.events), state, kit
 

@@ -105,6 +105,12 @@ def start_state(
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
+def brings_system(messages: object) -> bool:
+    """True if a history begins with a system message of its own."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, Mapping) and first.get("role") in ("system", "developer")
+
+
 def resumed_state(
     task: str | None,
     state: QueryState | Mapping[str, Any],

@@ -68,6 +68,8 @@ def beneath(own: Kit, above: Kit) -> Kit:
         emit=above.emit,
         journal=above.journal,
         clock=above.clock,
+        deps=above.deps,
+        metadata=above.metadata,
     )
 
 

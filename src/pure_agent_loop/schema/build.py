@@ -143,7 +143,7 @@ def _field(parameter: ToolParameter) -> Any:
     import typing_extensions
     from pydantic.fields import FieldInfo
 
-    annotation, default = _portable(parameter.annotation), parameter.default
+    annotation, default = portable(parameter.annotation), parameter.default
     if isinstance(default, FieldInfo):
         # x: int = Field(5, ge=1). pydantic knows if that is required, and fills in the default itself.
         return Annotated[annotation, default]
@@ -256,8 +256,8 @@ def _from_text(text: str) -> Any:
 # -- TypedDict before Python 3.12 ------------------------------------------------------------------
 
 
-def _portable(annotation: Any) -> Any:
-    """Replace ``typing.TypedDict`` by that of typing_extensions: pydantic insists on it before 3.12."""
+def portable(annotation: Any) -> Any:
+    """The same with the TypedDict of typing_extensions, on which pydantic insists before 3.12."""
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, frozenset())
 
 

@@ -13,8 +13,10 @@ from types import CellType, FrameType, GenericAlias, SimpleNamespace
 from typing import Any, ForwardRef
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.tool_context import RunContext
 
 _GUESSABLE = (bool, int, float, str, list, dict)
+_CONTEXT_TEXT = re.compile(r"(?:\w+\.)*RunContext\b")
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -120,7 +122,34 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
             "Wrap it in a Python function with annotations."
         ) from error
     bound = _bound_keywords(function)
-    return [p for p in signature.parameters.values() if p.name not in bound]
+    given = [p for p in signature.parameters.values() if p.name not in bound]
+    return given[1:] if given and _is_context(given[0].annotation, function) else given
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """True if the first parameter of a function is a `RunContext`, as its annotation says."""
+    try:
+        given = [*inspect.signature(function).parameters.values()][:1]
+    except (TypeError, ValueError, NameError):
+        return False
+    return bool(given) and _is_context(given[0].annotation, function)
+
+
+def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
+    if isinstance(annotation, str):
+        if _CONTEXT_TEXT.match(annotation):  # also where it stands under TYPE_CHECKING
+            return True
+        annotation = _Scope(function, {}, look_around=True).try_resolve(annotation)
+    return (typing.get_origin(annotation) or annotation) is RunContext
+
+
+def around(function: Callable[..., Any] | None) -> _Scope:
+    """The names that annotations of a function may use; without one, the classes of all who call."""
+    if function is not None:
+        return _Scope(function, {}, look_around=True)
+    frames = [frame.f_locals for frame in _callers()]
+    kinds = {k: v for names in reversed(frames) for k, v in names.items() if isinstance(v, type)}
+    return _Scope(around, kinds)
 
 
 def _bound_keywords(function: Callable[..., Any]) -> set[str]:

@@ -203,7 +203,7 @@ class _Replay:
 
 def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:
     """What each request of the run has besides the messages."""
-    for name in ("tools", "options"):
+    for name in ("tools", "options", "output"):
         if run[name] != about[name]:
             return Difference(number, 0, name, expected=run[name], got=about[name])
     return None

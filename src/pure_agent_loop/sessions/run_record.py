@@ -18,6 +18,8 @@ from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
+from pure_agent_loop.output.wanted import Output
+from pure_agent_loop.output.words import say
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
@@ -47,6 +49,9 @@ def describe(kit: Kit) -> dict[str, Any]:
         "prompts": next(
             (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
         ),
+        "output": None if kit.output is None else _plain_output(kit.output),
+        "lead": None if kit.lead is None else ("step" if kit.lead_each_step else "run"),
+        "metadata": dict(kit.metadata),
         "tool_rounds": kit.tool_rounds,
         "after_tools": kit.after_tools,
         "permissions": {"mode": kit.permissions.mode, **{b: list(getattr(rules, b)) for b in _BEHAVIORS}},
@@ -70,6 +75,33 @@ class RecordedTools(RunTools):
             tools = [stub_tool(each, {each["name"]: each["flags"]}) for each in plain]
             number += 1
         return tools
+
+
+def _plain_output(output: Output) -> dict[str, Any]:
+    return {"retries": output.retries, "form": output.response_format}
+
+
+class _RecordedOutput:
+    """What the answers had to be; what was said about them is recorded."""
+
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        self.retries = int(plain["retries"])
+        self.response_format = plain["form"]
+
+    def partial(self) -> None:
+        """Nobody watches."""
+
+    async def judge(self, text: str) -> NoReturn:  # noqa: ARG002 - nobody is asked
+        """Refuse."""
+        await never()
+
+    def load(self, plain: Any) -> Any:
+        """The plain form."""
+        return plain
+
+    def complaint(self, why: str) -> str:
+        """What the model was told."""
+        return say("correct_answer", why=why)
 
 
 def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
@@ -126,6 +158,9 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
             on_stop=[never] * functions["on_stop"],
             max_stops=functions["max_stops"],
         ),
+        output=None if run["output"] is None else _RecordedOutput(run["output"]),
+        lead=None if run["lead"] is None else never,
+        lead_each_step=run["lead"] == "step",
         tool_rounds=run["tool_rounds"],
         after_tools=run["after_tools"],
         timeouts=Timeouts(tool=_number(run["tool_timeout"])),

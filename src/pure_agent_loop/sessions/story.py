@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.messages import META, text_of
+from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.text import as_text
 
@@ -187,7 +188,7 @@ class _Reader:
         began, state = times.get("running"), next(reversed(times), "")
         self._add(
             "result",
-            text,
+            for_people(text),
             record,
             tool=self._tools.get(call_id, ""),
             failed=call_id in self._failed,

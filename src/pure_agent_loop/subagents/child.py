@@ -19,7 +19,9 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.output.typed import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
+from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of
 from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.sessions.transcript import read_past
 from pure_agent_loop.subagents.definitions import AgentDefinition
@@ -145,6 +147,7 @@ def kit_for(
     client, window = base.client, base.context_window
     if definition.llm is not None:
         client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
+    form = form_of(definition.output_type)
     snapshots = None if definition.needs_folder else base.observers.snapshots
     return replace(
         base,
@@ -170,6 +173,8 @@ def kit_for(
         tool_rounds=base.tool_rounds if is_agent else None,
         after_tools=base.after_tools if is_agent else "",
         emit_reasoning=False,
+        output=None if form is None else TypedOutput(form, OUTPUT_RETRIES),
+        lead=None,
         opening=(),
     )
 

@@ -15,6 +15,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs.checks import check_client
 from pure_agent_loop.runs.handoff import Member
+from pure_agent_loop.runs.settings import form_of
 from pure_agent_loop.subagents.words import CHINESE, ENGLISH
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.support.language import default_language
@@ -61,6 +62,7 @@ class AgentDefinition:
         max_result_chars: A longer answer is cut; the whole of it stays readable.
         permission_mode: A narrower mode than that above; a wider one changes nothing.
         agent: An agent of its own making, with its own model, tools and words; see `Agent.as_tool`.
+        output_type: What its answer must be, as `Agent` takes it; the agent above reads it as JSON.
 
     Raises:
         ConfigError: A value cannot be used.
@@ -78,6 +80,7 @@ class AgentDefinition:
     max_result_chars: int = DEFAULT_RESULT_CHARS
     permission_mode: str | None = None
     agent: Member | None = None
+    output_type: Any = None
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -89,6 +92,7 @@ class AgentDefinition:
         for field in ("description", "prompt") if self.agent is None else ("description",):
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
+        form_of(self.output_type)  # what has no form is refused here
         self._check_one_of("workspace", WORKSPACE_MODES)
         if self.permission_mode is not None:
             self._check_one_of("permission_mode", PERMISSION_MODES)

@@ -226,8 +226,8 @@ def test_an_outage_ends_no_run_and_stops_no_other_run(postgres, store, tmp_path)
     assert (check_result(one).content, check_result(two).content) == ("Done.", "Fine.")
     types = [record.type for record in store.read("s").records]
     assert types == [
-        "run", "messages", "state", "answer", "intent", "outcome", "messages", "state", "answer",
-        "messages", "state",
+        "run", "messages", "state", "answer", "intent", "outcome", "parts", "messages", "state", "answer",
+        "parts", "messages", "state",
     ]  # fmt: skip
 
 

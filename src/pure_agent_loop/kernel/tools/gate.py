@@ -233,7 +233,7 @@ def _read_verdict(owner: str, found: object) -> Permission:
 
 async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> None:
     request = PermissionRequest(call.id, call.name, deepcopy(ruling.args), ruling.message, state.step)
-    asked = partial(_answer, request, kit)
+    asked = partial(ask_person, request, kit)
     permission = await kit.journal.effect(f"{state.step}:ask:{call.id}", asked)
     if permission.behavior == "ask":
         return  # not answered now: the run is suspended
@@ -241,7 +241,7 @@ async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> N
     await _tell(call, ruling.args, permission, state, kit)
 
 
-async def _answer(request: PermissionRequest, kit: Kit) -> Permission:
+async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
     """Ask a person. A function that is not async runs in a thread, because it will block."""
     ask = kit.on_ask
     assert ask is not None

@@ -33,7 +33,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.tool import Tool, ToolOutcome, failed
-from pure_agent_loop.tool_context import enter_call
+from pure_agent_loop.tool_context import all_told, enter_call
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
 _ABANDONED: set[asyncio.Task[_Timed]] = set()
@@ -187,7 +187,9 @@ def _effect(
 
 
 async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
-    return _redacted(await kit.tools.invoke(call.name, call.arguments, kit.prompts), kit)
+    outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
+    await all_told()
+    return _redacted(outcome, kit)
 
 
 def _redacted(outcome: ToolOutcome, kit: Kit) -> ToolOutcome:

@@ -26,6 +26,7 @@ from pure_agent_loop.llm.tool_modes.examples import answered_examples
 from pure_agent_loop.llm.tool_modes.fill import fill, is_able_model
 from pure_agent_loop.llm.tool_modes.react import write_history, write_words
 from pure_agent_loop.llm.tool_modes.tool_choice import wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.typed_answer import format_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.frames import unframed
@@ -57,7 +58,7 @@ class Chooser:
         if (
             not any(map(is_question, messages))
             or not 0 < len(tools) <= MOST_TOOLS
-            or "response_format" in options
+            or ("response_format" in options and format_of(options) is None)
         ):
             return False
         if self._gives_likelihoods is None:

@@ -15,13 +15,14 @@ format or a parameter that is refused) it remembers, and says so in a notice.
 
 from __future__ import annotations
 
-import re
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
+from pure_agent_loop.llm.profiles import OutputMode
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
@@ -36,7 +37,23 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_history,
     write_react,
 )
+from pure_agent_loop.llm.tool_modes.refusals import (
+    REFUSES_STOP,
+    REFUSES_TOOLS,
+    Formats,
+    drops_tools,
+    is_refusal,
+)
 from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.typed_answer import (
+    MOST_FORMATS,
+    Asked,
+    format_of,
+    in_words,
+    output_mode,
+    typed_request,
+    with_room,
+)
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import Prompts
 
@@ -44,25 +61,6 @@ ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
 Message = dict[str, Any]
 Tools = list[dict[str, Any]]
-
-# How servers say that tools do not work with them or with this model.
-_REFUSES_TOOLS = re.compile(
-    r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
-    r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
-    r"(?:not (?:supported|enabled|available|allowed)|unsupported|disabled)"
-    r"|support tool use|tool-call-parser|enable-auto-tool-choice|tools param requires"
-    r"|(?:unsupported|unknown|unrecognized|unexpected|invalid)\b.{0,60}\W(?:tools|functions)(?:['\"`]|\s*$)"
-    r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
-    re.I | re.S,
-)
-# How they say that they do not know a response format. A 400 for another reason is no answer to that.
-_REFUSES_FORMAT = re.compile(
-    r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
-    r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
-    re.I,
-)
-_REFUSES_STOP = re.compile(r"\bstop\b", re.I)
-_REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
 
 
 class Shaped(NamedTuple):
@@ -126,10 +124,20 @@ class ToolModeClient(BaseLLMClient):
         self._prompts = prompts
         self._examples = examples
         self._probed = self.current != "native" or mode != "auto"
-        self._format = 0  # which of the response formats the server understands
+        self._formats = Formats()
         self._takes_stop = True
         self._chooser = Chooser(inner, prompts)
         self.takes_meta = getattr(inner, "takes_meta", False)
+
+    def around(self, inner: ChatModel) -> ToolModeClient:
+        """The same around another client."""
+        return ToolModeClient(inner, self.mode, self._prompts, self._examples)
+
+    def with_examples(self, examples: ExamplesOf) -> ToolModeClient:
+        """The same for other tools; what was learned about the server holds."""
+        other = copy.copy(self)
+        other._examples = examples
+        return other
 
     @property
     def model(self) -> str:
@@ -157,7 +165,7 @@ class ToolModeClient(BaseLLMClient):
         """Answer piece by piece. See `BaseLLMClient.chat_stream`."""
         if tools and not self._probed:
             self._probed = True
-            if await _drops_tools(self.inner):
+            if await drops_tools(self.inner):
                 yield self._switch("the server's template for this model leaves tools out")
         refusal, shown = None, False
         try:
@@ -167,7 +175,7 @@ class ToolModeClient(BaseLLMClient):
                     shown = shown or delta != _NOTHING
         except LLMError as error:
             can_switch = self.mode == "auto" and self.current == "native" and tools and not shown
-            if not can_switch or not _is_refusal(error, _REFUSES_TOOLS):
+            if not can_switch or not is_refusal(error, REFUSES_TOOLS):
                 raise
             refusal = error
         if refusal is not None:
@@ -216,9 +224,15 @@ class ToolModeClient(BaseLLMClient):
         """
         tools, options = self._callable(tools, options)
         if self._is_plain(messages, tools):
+            if format_of(options) is not None:
+                return Shaped(*self._typed_request(messages, tools, options, self._formats.refused))
             return Shaped(messages, tools, dict(options))
         shape = self._shape_text if self.current == "text" else self._shape_json
         return shape(messages, self._shown_how(tools or []), options)
+
+    def output_mode(self, tools: Tools | None, options: Mapping[str, Any]) -> OutputMode:
+        """How a typed answer is asked for."""
+        return output_mode(profile_of(self.inner), self.current, tools, options)
 
     def _shown_how(self, tools: Tools) -> Tools:
         """The tools with their worked examples, which no server gets to see as they are."""
@@ -246,7 +260,8 @@ class ToolModeClient(BaseLLMClient):
         tools, given = self._callable(tools, options)
         options = dict(given)
         if self._is_plain(messages, tools):
-            return self._native(messages, tools, options)
+            ask = self._native if format_of(options) is None else self._typed
+            return ask(messages, tools, options)
         tools = self._shown_how(tools or [])
         if self.current == "text":
             return self._text(messages, tools or [], options)
@@ -266,10 +281,34 @@ class ToolModeClient(BaseLLMClient):
         if last.tool_calls and self.mode == "auto" and self.current == "native":
             yield self._switch("the model writes its calls as text")
 
+    def _typed_request(
+        self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], refused: int
+    ) -> Asked:
+        mode = self.output_mode(tools, options)
+        options = with_room(options, profile_of(self.inner))
+        return typed_request(messages, tools, options, mode, self._prompts, refused)
+
+    async def _typed(
+        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        """A typed answer, with the best response format that the server takes."""
+
+        def ask(number: int) -> AsyncGenerator[Delta, None]:
+            return self._native(*self._typed_request(messages, tools, options, number))
+
+        asked = (self._typed_request(messages, tools, options, number) for number in range(MOST_FORMATS))
+        formats = [each.options.get("response_format") for each in asked]
+        async with aclosing(self._formats.ask(ask, formats)) as deltas:
+            async for delta in deltas:
+                yield delta
+
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
             raise refuse_choice(options, "in tool_mode='text'")
         instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
+        if (form := format_of(options)) is not None:
+            messages = in_words(messages, form, self._prompts)
+            options = {name: value for name, value in options.items() if name != "response_format"}
         stop = {"stop": STOP} if self._takes_stop else {}
         plain = write_history(messages, instructions, write_react)
         return Shaped(plain, None, {**stop, **without_tools(options)})
@@ -286,7 +325,7 @@ class ToolModeClient(BaseLLMClient):
                 async for delta in deltas:
                     yield delta
         except LLMError as error:
-            if not is_ours or not _is_refusal(error, _REFUSES_STOP):
+            if not is_ours or not is_refusal(error, REFUSES_STOP):
                 raise
             self._takes_stop = False  # not needed: what is made up behind an action is cut off here too
         else:
@@ -305,11 +344,16 @@ class ToolModeClient(BaseLLMClient):
                 f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
             )
         instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
-        number = self._format if number is None else number
+        number = self._formats.refused if number is None else number
         allowed, has_to_call = wanted_tools(tools, options)
         if has_to_call and number:
             raise refuse_choice(options, "by this server, which refuses a JSON schema")
-        format_ = response_formats(allowed, has_to_call=has_to_call)[number]
+        form, final = format_of(options), None
+        if form is not None:
+            messages, final = in_words(messages, form, self._prompts), form.schema
+            options = with_room(options, profile_of(self.inner))
+            del options["response_format"]
+        format_ = response_formats(allowed, final, has_to_call=has_to_call)[number]
         wanted = {"response_format": format_} if format_ else {}
         plain = write_history(messages, instructions, write_action)
         return Shaped(plain, None, {**wanted, **without_tools(options)})
@@ -332,36 +376,18 @@ class ToolModeClient(BaseLLMClient):
     async def _action(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        formats = response_formats(tools)
-        refusal: LLMError | None = None
-        shown = False
-        for number in range(self._format, len(formats)):
-            shaped = self._shape_json(messages, tools, options, number)
-            try:
-                async with aclosing(self._read(shaped, JsonReader(tools))) as deltas:
-                    async for delta in deltas:
-                        if refusal is not None:
-                            yield self._remember(number, formats, refusal)
-                            refusal = None
-                        yield delta
-                        shown = shown or delta != _NOTHING
-            except LLMError as error:
-                is_ours = formats[number] is not None and "response_format" not in options
-                if not is_ours or shown or not _is_refusal(error, _REFUSES_FORMAT):
-                    raise
-                refusal = error
-            else:
-                return
+        form = format_of(options)
+        formats = response_formats(tools, None if form is None else form.schema)
+        if form is None and "response_format" in options:  # the caller's own
+            formats = [None] * len(formats)
 
-    def _remember(self, number: int, formats: Sequence[Mapping[str, Any] | None], refusal: LLMError) -> Delta:
-        """The server took this format after it had refused better ones."""
-        self._format = max(self._format, number)
-        wanted = formats[number]
-        instead = f"response_format {wanted['type']!r}" if wanted else "no response_format"
-        return Delta(
-            notice=f"Tools are put to the model with {instead} from now on: the server refuses a better one "
-            f"({refusal.said[:200]})."
-        )
+        def ask(number: int) -> AsyncGenerator[Delta, None]:
+            shaped = self._shape_json(messages, tools, options, number)
+            return self._read(shaped, JsonReader(tools, typed=form is not None))
+
+        async with aclosing(self._formats.ask(ask, formats)) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def _read(self, shaped: Shaped, reader: _Reader) -> AsyncGenerator[Delta, None]:
         """Stream without tools, and let `reader` make calls of the text."""
@@ -387,16 +413,3 @@ _NOTHING = Delta()
 
 def _is_of_tools(message: Message) -> bool:
     return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))
-
-
-def _is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
-    return error.kind in _REFUSAL_KINDS and words.search(error.said) is not None
-
-
-async def _drops_tools(client: object) -> bool:
-    """True if the server says that its template has no place for tools."""
-    ask = getattr(client, "template_supports_tools", None)
-    try:
-        return ask is not None and await ask() is False
-    except Exception:  # noqa: BLE001 - a probe that fails, in whatever way, has found nothing out
-        return False

@@ -37,23 +37,31 @@ _ACTION_BEGUN = re.compile(r"\s*(?:`{1,2}|```(?:j|js|jso|json)?\s*)?", re.I)
 _NAMED = r'\{\s*"(?:tool|name)"\s*:\s*"%s"\s*,\s*"(?:arguments|parameters|args|input)"\s*:\s*'
 _ANSWER_BEGUN = re.compile(_NAMED % FINAL + r'\{\s*"answer"\s*:\s*"')
 _CALL_BEGUN = re.compile(_NAMED % r'([^"\\]*)')
+_NEVER = re.compile(r"(?!)")
 _PIECES = re.compile(r'(?:[^"\\]|\\[^u]|\\u(?:[0-9a-fA-F]{4}|(?![0-9a-fA-F]{0,3}\Z)))+', re.S)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"': '"', "\\": "\\"}
 
 
-def action_schema(tools: Sequence[Mapping[str, Any]], *, has_to_call: bool = False) -> dict[str, Any]:
-    """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool."""
+def action_schema(
+    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
+) -> dict[str, Any]:
+    """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool.
+
+    Args:
+        tools: The tools.
+        answer: Schema of a typed answer, which are the arguments of the final one then.
+        has_to_call: Only a call may come.
+    """
     definitions: dict[str, Any] = {}
     choices = []
-    for name, parameters in schemas_of(tools).items():
+    final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
+    for name, parameters in {**schemas_of(tools), **final}.items():
         moved = _with_references_moved(parameters, f"#/$defs/{name}")
         if moved != parameters:  # where it stands now, its references would lead nowhere
             definitions[name] = moved
             moved = {"$ref": f"#/$defs/{name}"}
         choices.append(_action(name, moved or {"type": "object", "properties": {}}))
-    if not has_to_call:
-        choices.append(_action(FINAL, _FINAL_SCHEMA))
     schema = choices[0] if len(choices) == 1 else {"type": "object", "anyOf": choices}
     return {**schema, "$defs": definitions} if definitions else schema
 
@@ -80,15 +88,15 @@ def _with_references_moved(value: Any, root: str) -> Any:
 
 
 def response_formats(
-    tools: Sequence[Mapping[str, Any]], *, has_to_call: bool = False
+    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
 ) -> list[dict[str, Any] | None]:
     """What to ask a server for, best first; it may refuse the first ones. None is plain prompting.
 
     Without tools only the final answer is left; ``json_object`` is then not asked for, because servers
     want the word JSON in the prompt for it, and there are no instructions.
     """
-    schema = {"name": "action", "schema": action_schema(tools, has_to_call=has_to_call)}
-    second = {"type": "json_object"} if tools else None
+    schema = {"name": "action", "schema": action_schema(tools, answer, has_to_call=has_to_call)}
+    second = {"type": "json_object"} if tools or answer else None
     return [{"type": "json_schema", "json_schema": schema}, second, None]
 
 
@@ -121,9 +129,12 @@ class JsonReader:
 
     Args:
         tools: The schemas that were offered.
+        typed: The arguments of the final answer are the answer, and stay JSON.
     """
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, tools: Sequence[Mapping[str, Any]], *, typed: bool = False) -> None:
+        self._answer_of = _as_json if typed else _answer_of
+        self._answer_begun = _NEVER if typed else _ANSWER_BEGUN
         self._schemas = schemas_of(tools)
         self._prose = TextCalls(tools, {FINAL: _FINAL_SCHEMA})
         self._text = ""  # not judged yet; in an answer, not decoded yet
@@ -138,7 +149,7 @@ class JsonReader:
             held, self._text = self._text, ""
             return Delta(text=self._prose.feed(held))
         if self._state == "action":
-            begun = _ANSWER_BEGUN.match(self._text)
+            begun = self._answer_begun.match(self._text)
             if begun is not None:
                 self._state, self._text = "answer", self._text[begun.end() :]
         return Delta(text=self._decoded() if self._state == "answer" else "")
@@ -172,7 +183,7 @@ class JsonReader:
             return Delta()
         more = self._prose.feed(text)
         found, rest = self._prose.finish(is_cut=is_cut)
-        answers = [_answer_of(call.arguments) for call in found if call.name == FINAL]
+        answers = [self._answer_of(call.arguments) for call in found if call.name == FINAL]
         calls = [(call.name, call.arguments) for call in found if call.name != FINAL]
         return _calls_delta(calls, more + rest) if calls else Delta(text=more + "".join([rest, *answers]))
 
@@ -187,7 +198,7 @@ class JsonReader:
                 break
             final = next((given for name, given in named if name == FINAL), None)
             if final is not None and not calls and len(named) == 1:
-                return Delta(text=_answer_of(final))
+                return Delta(text=self._answer_of(final))
             calls += [(name, given) for name, given in named if name != FINAL]
             if final is not None:
                 break  # made up before there was a result
@@ -245,6 +256,10 @@ def _answer_of(arguments: Any) -> str:
         return json.dumps(arguments, ensure_ascii=False) if arguments else ""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _as_json(arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 

@@ -1,0 +1,140 @@
+"""The shape of the words: what a set of prompts holds, and how it is replaced."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import LANGUAGES, Sentences
+
+# Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
+_SENTENCES = (
+    "prompts.words",
+    "schema.words",
+    "output.words",
+    "toolsets.words",
+    "toolbox.words",
+    "subagents.words",
+    "runs.words",
+    "evaluation.words",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWords:
+    """What a model is told about a tool.
+
+    Args:
+        description: What it does.
+        parameters: What each argument is, by its name; one left out keeps the text it has.
+        examples: Worked examples instead of the tool's own; see `Tool`. None keeps those.
+    """
+
+    description: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    examples: Sequence[tuple[str, Mapping[str, Any]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The texts of one language. Names in braces are filled in.
+
+    `sentences` replaces what tools and the checks of arguments, permissions and answers say, by the names in
+    ``prompts.words``, ``schema.words``, ``output.words``, ``toolbox.words`` and ``subagents.words``; `tools`
+    replaces what the model is told about a tool, by the tool's name; `worked_examples` replaces those of the
+    json mode, by kind (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of
+    ``llm.tool_modes.examples``.
+    """
+
+    system_prompt: str
+    step_limit: str
+    timeout: str
+    final_answer: str
+    final_note: str
+    tool_error: str
+    tool_hint: str
+    tool_unknown: str
+    tool_arguments: str
+    tool_denied: str
+    tool_denied_before: str
+    tool_waiting: str
+    tool_timed_out: str
+    tool_cancelled: str
+    tool_not_started: str
+    tool_lost: str
+    tool_interrupted: str
+    scheduled: str
+    warned_repetition: str
+    refused_repetition: str
+    continue_answer: str
+    empty_answer: str
+    cut_result: str
+    cut_kept: str
+    cut_lost: str
+    cut_gone: str
+    cut_piece: str
+    read_result: str
+    untrusted: str
+    untrusted_end: str
+    page_part: str
+    page_end: str
+    page_next: str
+    page_cut: str
+    pruned_result: str
+    repeated_result: str
+    trimmed: str
+    summary_head: str
+    summary_system: str
+    summary_task: str
+    summary_files: str
+    summary_tools: str
+    summary_calls: str
+    memory_note: str
+    react: str
+    react_method: str
+    react_rules: str
+    json_action: str
+    choose: str
+    choose_heard: str
+    fill: str
+    fill_several: str
+    fill_question: str
+    fill_again: str
+    answer: str
+    answer_question: str
+    stopped: dict[str, str]
+    repetitions: dict[str, str]
+    language: str = "en"
+    sentences: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, ToolWords] = field(default_factory=dict)
+    worked_examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ConfigError(f"language={self.language!r} is not known. Use one of: {', '.join(LANGUAGES)}.")
+        for name, text in self.sentences.items():
+            _sentences_with(name).check(name, text)
+        given: Mapping[str, Any] = self.tools  # from a record they come as dicts
+        plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in given.items()}
+        object.__setattr__(self, "tools", plain)
+
+    def repetition(self, pattern: str, count: int, tool: str) -> str:
+        """What is repeated, in words.
+
+        Args:
+            pattern: A key of `repetitions`.
+            count: How often.
+            tool: The tool it is about.
+        """
+        return self.repetitions[pattern].format(count=count, tool=tool)
+
+
+def _sentences_with(name: str) -> Sentences:
+    for place in _SENTENCES:
+        found: Sentences = importlib.import_module(f"pure_agent_loop.{place}").say
+        if name in found.pairs:
+            return found
+    raise ConfigError(f"sentences: there is none of the name {name!r}. See pure_agent_loop.toolbox.words.")
