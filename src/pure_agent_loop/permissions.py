@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import posixpath
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,8 +184,9 @@ class Rule:
 
     def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
         """True if the rule speaks of this call."""
+        plain = {name: _as_path(value) if name == "path" else value for name, value in args.items()}
         return fnmatch.fnmatchcase(tool, self.tool) and all(
-            _fits(pattern, args.values() if not name else [args[name]] if name in args else [])
+            _fits(pattern, plain.values() if not name else [plain[name]] if name in plain else [])
             for name, pattern in self.args
         )
 
@@ -200,6 +202,11 @@ def _fits(pattern: str, values: Any) -> bool:
     # fnmatch's brackets would surprise in a command line; only * and ? are wildcards here.
     plain = re.sub(r"[\[\]]", lambda bracket: f"[{bracket[0]}]", pattern)
     return any(fnmatch.fnmatchcase(_as_word(value), plain) for value in values)
+
+
+def _as_path(value: Any) -> Any:
+    """The path as the tools open it: ``src/../.env`` is not below ``src``, and ``./.env`` is ``.env``."""
+    return posixpath.normpath(value) if isinstance(value, str) and value else value
 
 
 def _as_word(value: Any) -> str:

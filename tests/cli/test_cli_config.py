@@ -227,7 +227,7 @@ class TestProject:
             with ScriptedServer(["Done."]) as server:
                 env = dict(pal.env)
                 pal.env["PAL_BASE_URL"] = server.base_url
-                with closing(Terminal(pal, "--no-tools", "go", "-m", "x")) as terminal:
+                with closing(Terminal(pal, "run", "--no-tools", "go", "-m", "x")) as terminal:
                     for answer_typed in typed:
                         terminal.until("rules.allow = ")
                         terminal.until("[n]o: ")

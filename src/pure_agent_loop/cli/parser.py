@@ -113,9 +113,8 @@ def _with_command(words: list[str]) -> list[str]:
 
 
 def _alone(options: argparse.Namespace) -> str:
-    """Without a task, a person at a terminal wants to talk."""
-    session = options.session or options.resume or options.go_on
-    asked = options.task or options.quiet or options.explain or session
+    """A person at a terminal wants to talk."""
+    asked = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
     return "run" if asked or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
 
 

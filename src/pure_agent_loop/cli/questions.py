@@ -8,7 +8,7 @@ import queue
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -126,16 +126,21 @@ class Questions:
         return data.decode("utf-8", "replace") if data else None
 
 
-def question_text(data: Mapping[str, Any]) -> str:
+def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
     """All that is asked: the call, its arguments, and each command of a line for the shell.
 
     Args:
-        data: `tool`, `args` and `reason` of the call.
+        data: `tool`, `args` and `reason`.
+        hidden: Arguments that are shown in another way.
     """
     reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
     lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
     # As JSON each argument is one line, so that no text can pass for another argument.
-    lines += [f"  {one_line(name)}: {_blanks_shown(_as_json(value))}" for name, value in data["args"].items()]
+    lines += [
+        f"  {one_line(name)}: {_blanks_shown(_as_json(value))}"
+        for name, value in data["args"].items()
+        if name not in hidden
+    ]
     commands = _commands(data["args"].get("command")) if data["tool"] == "shell" else []
     lines += [f"    {number}. {_blanks_shown(each)}" for number, each in enumerate(commands, start=1)]
     return "\n".join(lines).rstrip()

@@ -38,6 +38,17 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
     return _is_agreed(guidance, questions, output, show, QUESTION)
 
 
+def settings_guidance(file: File) -> Guidance:
+    """What is trusted of the settings of a project: this file, as it is.
+
+    Args:
+        file: Where they stand.
+    """
+    place = file.shown.encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(b"settings|%d|%b|%b" % (len(place), place, file.data))
+    return Guidance((file.shown,), digest.hexdigest())
+
+
 def may_set(
     file: File, lines: Callable[[], list[str]], questions: Questions | None, output: Output, *, given: bool
 ) -> bool:
@@ -50,9 +61,7 @@ def may_set(
         output: Told what is left out.
         given: The option ``--trust-folder``.
     """
-    place = file.shown.encode("utf-8", "surrogateescape")
-    digest = hashlib.sha256(b"settings|%d|%b|%b" % (len(place), place, file.data))
-    guidance = Guidance((file.shown,), digest.hexdigest())
+    guidance = settings_guidance(file)
 
     def show() -> None:
         output.say(f"this folder brings settings, which somebody else may have written: {guidance.shown}")

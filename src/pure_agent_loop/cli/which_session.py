@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -71,9 +71,23 @@ class Place:
         self._database = database
         self._history: QueryState | None = None
 
-    def prepare(self, agent: Agent, task: str | None, token: CancelToken, say: Callable[[str], None]) -> Run:
+    @property
+    def store(self) -> SessionStore | None:
+        """Where its sessions are; None for nowhere."""
+        return self._store
+
+    def prepare(
+        self,
+        agent: Agent,
+        task: str | None,
+        token: CancelToken,
+        say: Callable[[str], None],
+        *,
+        inbox: Inbox | None = None,
+        media: Sequence[Path] = (),
+    ) -> Run:
         """A run there, which knows what came in meanwhile; what is not kept goes on from the run before."""
-        inbox = Inbox()
+        inbox = Inbox() if inbox is None else inbox
         try:
             self._note_folder()
         except SessionWriteError as error:
@@ -83,12 +97,22 @@ class Place:
             self.session_id = None
         history = self._history.messages if self._history is not None and self.session_id is None else None
         run = agent.prepare(
-            task, history, cancel_token=token, session_id=self.session_id, sessions=self._store, inbox=inbox
+            task,
+            history,
+            cancel_token=token,
+            session_id=self.session_id,
+            sessions=self._store,
+            inbox=inbox,
+            media=media,
         )
         self._history = run.state
         if self.session_id is not None and self._engine is not None:
             self._engine.bring_notices(self.session_id, inbox, run.prompts)
         return run
+
+    def forget(self) -> None:
+        """What was not kept is not gone on from."""
+        self._history = None
 
     def _note_folder(self) -> None:
         """A new session says where it began."""

@@ -29,15 +29,23 @@ _SENTENCES: Pairs = {
 }
 
 
+def language_of(environ: Mapping[str, str] = os.environ) -> str:
+    """The language that is set, else that of the system.
+
+    Args:
+        environ: The environment.
+    """
+    wanted = (environ.get(each, "") for each in (LANGUAGE_VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"))
+    language = next((each for each in wanted if each), "")[:2].lower()
+    return language if language in LANGUAGES else LANGUAGES[0]
+
+
 def say(name: str, environ: Mapping[str, str] = os.environ, /, **values: object) -> str:
-    """A sentence for a person: in the language that is set, else in that of the system.
+    """A sentence for a person; see `language_of`.
 
     Args:
         name: Of the sentence.
         environ: The environment.
         values: For the names in braces.
     """
-    wanted = (environ.get(each, "") for each in (LANGUAGE_VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"))
-    language = next((each for each in wanted if each), "")[:2].lower()
-    pair = _SENTENCES[name]
-    return pair[LANGUAGES.index(language) if language in LANGUAGES else 0].format(**values)
+    return _SENTENCES[name][LANGUAGES.index(language_of(environ))].format(**values)

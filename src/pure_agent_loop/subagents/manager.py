@@ -95,6 +95,11 @@ class SubagentManager:
         """The tools that give tasks: ``task``, ``task_output``, ``task_list`` and ``task_kill``."""
         return list(self._table.tools)
 
+    @property
+    def definitions(self) -> list[AgentDefinition]:
+        """The subagents there are."""
+        return list(self._table.definitions.values())
+
     def lent_tools(self) -> list[Tool]:
         """Tools that only the subagents have. The rules of the agent above speak of them too."""
         definitions = self._table.definitions.values()

@@ -6,18 +6,25 @@ import argparse
 import importlib.util
 import os
 import sys
+from contextlib import closing
+from pathlib import Path
 
-from pure_agent_loop.cli.choose import WAYS_OUT, plan_for
-from pure_agent_loop.cli.commands.run import add_run, run, workspace_of
+from pure_agent_loop.cli.choose import WAYS_OUT, choose, plan_for
+from pure_agent_loop.cli.commands.run import add_run, check_given_rules, run, workspace_of
 from pure_agent_loop.cli.exits import DONE, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.toolset import make_toolset, rules_of
+from pure_agent_loop.cli.trust import may_guide
+from pure_agent_loop.cli.which_session import is_going_on, place_for_run
 from pure_agent_loop.cli.words import say
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, Embedded, model_at, show_url
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
+
+NEEDED = ("prompt_toolkit", "rich")  # of the extra [cli]
 
 
 def add_chat(parser: argparse.ArgumentParser) -> None:
@@ -43,23 +50,55 @@ def chat(options: argparse.Namespace, output: Output) -> int:
         PureAgentLoopError: Something is wrong before it begins.
         ResultLostError: Standard output takes nothing more.
     """
-    if options.task or options.quiet or not (is_terminal(sys.stdin) and output.out_is_terminal):
+    is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
+    if is_script or not (is_terminal(sys.stdin) and output.out_is_terminal and output.err_is_terminal):
         return run(options, output)
-    return converse(options, output)
+    if not all(map(importlib.util.find_spec, NEEDED)):
+        output.say(str(MissingExtraError("the conversation", "cli")))
+        return run(options, output) if options.task or is_going_on(options) else _first_steps(options, output)
+    return _converse(options, output)
 
 
-def converse(options: argparse.Namespace, output: Output) -> int:
-    """The conversation at a terminal. Until there is one: what would be used, what it may do, and what next.
+def _converse(options: argparse.Namespace, output: Output) -> int:
+    workspace = workspace_of(options.workspace)
+    questions = Questions.at_terminal(output)
+    typed = rules_of(options)
+    configure(options, output, workspace, questions)
+    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
+    with closing(place_for_run(options, workspace, questions, output)) as place:
+        found = make_toolset(options, workspace, output, trusted=trusted)
+        check_given_rules(typed, options, found, output)
+        try:
+            choice = choose(
+                options.model, options.base_url, options.thinking, os.environ, output, options.configured
+            )
+        except ConfigError:
+            if options.task or is_going_on(options):
+                raise
+            return _first_lines(options, output, workspace)
+        toolset = found.for_model(is_tiny=choice.is_tiny)
+        shell = toolset.shell.describe() if toolset.shell else ""
+        output.say(say("may", folder=workspace, shell=shell))
+        from pure_agent_loop.cli.chat.app import converse
+        from pure_agent_loop.cli.chat.talk import Shared
 
-    Args:
-        options: The parsed command line.
-        output: The terminal.
+        return converse(
+            Shared(options, workspace, toolset, trusted),
+            choice,
+            place,
+            output,
+            " ".join(options.task).strip(),
+        )
 
-    Raises:
-        PureAgentLoopError: Something is wrong before it begins.
-    """
+
+def _first_steps(options: argparse.Namespace, output: Output) -> int:
+    """What would be used, what it may do, and what next."""
     workspace = workspace_of(options.workspace)
     configure(options, output, workspace, Questions.at_terminal(output))
+    return _first_lines(options, output, workspace)
+
+
+def _first_lines(options: argparse.Namespace, output: Output, workspace: Path) -> int:
     model, found = _model_line(options)
     shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
     output.say(model)

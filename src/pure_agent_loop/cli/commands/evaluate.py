@@ -60,6 +60,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def evaluate(options: argparse.Namespace, output: Output) -> int:
     """Measure a model or an agent and return the exit code."""
     _refuse(options, _OF_FILES if options.file is None else _OF_QUESTIONS)
+    configure(options, output, Path.cwd(), Questions.at_terminal(output))
     if options.file is not None:
         return _evaluate_file(options, output)
 
@@ -67,7 +68,6 @@ def evaluate(options: argparse.Namespace, output: Output) -> int:
         choice = choose(args.model, args.base_url, args.thinking, os.environ, output, args.configured)
         return ToolModeClient(choice.client, args.tool_mode, prompts_for())
 
-    configure(options, output, Path.cwd(), Questions.at_terminal(output))
     return run(options, client_for)
 
 
@@ -174,7 +174,7 @@ def _agent_for(options: argparse.Namespace, agent: Agent | None, output: Output)
         if given is not None:
             raise ConfigError(f"--{given} was given, but the agent has its own. Leave one of them out.")
         return agent
-    choice = choose(options.model, options.base_url, options.thinking, os.environ, output)
+    choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     return Agent(
         llm=choice.client,
         system_prompt="",

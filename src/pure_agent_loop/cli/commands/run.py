@@ -29,6 +29,7 @@ from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.kit import Compactor
 from pure_agent_loop.permissions import (
     PERMISSION_MODES,
     AskFunction,
@@ -36,6 +37,7 @@ from pure_agent_loop.permissions import (
     PermissionRequest,
     PermissionRules,
 )
+from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.support.language import LANGUAGES
@@ -241,12 +243,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         found = make_toolset(
             options, workspace, output, trusted=trusted
         )  # what is wrong with it is said before a model starts
-        _check_rules(typed, options, found, output)
+        check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
         toolset = found.for_model(is_tiny=choice.is_tiny)
-        agent = _agent(options, choice, questions, toolset, workspace, trusted=trusted)
+        on_ask = _answers(options, toolset, questions)
+        agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
         if options.explain and task is not None:
             return _explain(agent, task, options.output_format, output)
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
@@ -259,7 +262,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         return _conversation(do) if lines else do(task)
 
 
-def _check_rules(typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output) -> None:
+def check_given_rules(
+    typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output
+) -> None:
     """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
     check_rules(typed, found.tools, found.subagents, hint="")
     try:
@@ -296,17 +301,33 @@ def workspace_of(name: str) -> Path:
     return folder.resolve()
 
 
-def _agent(
+def make_agent(
     options: argparse.Namespace,
     choice: Choice,
-    questions: Questions | None,
+    on_ask: AskFunction | None,
     toolset: Toolset,
     workspace: Path,
     *,
     trusted: bool,
+    more: str = "",
+    compaction: Compactor | bool = True,
 ) -> Agent:
+    """The agent that the options ask for.
+
+    Args:
+        options: The parsed command line with the settings.
+        choice: The model.
+        on_ask: Asks the person; None if nobody is there.
+        toolset: What it works with.
+        workspace: The folder it works in.
+        trusted: Whether the folder's own texts may guide the model.
+        more: What the system prompt says besides.
+        compaction: How a long history is shortened.
+    """
     settings: dict[str, Any] = {}
     prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
+    if more:
+        prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.temperature is not None:
@@ -326,7 +347,8 @@ def _agent(
         mode=options.mode,
         permission_mode=options.permission_mode,
         permission_rules=rules_of(options),
-        on_ask=_answers(options, toolset, questions),
+        on_ask=on_ask,
+        compaction=compaction,
         **settings,
     )
 

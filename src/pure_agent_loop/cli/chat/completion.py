@@ -1,0 +1,124 @@
+"""Completion of commands, of files behind ``@``, and of what a command takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pure_agent_loop.cli.chat.safe import one_line
+from pure_agent_loop.snapshots.ignore import Rules, is_left_out
+
+MOST_FILES, MOST_SHOWN, FRESH_SECONDS = 20_000, 50, 5.0
+_AT = re.compile(r"(?:^|\s)@(\S*)$")
+_NEVER = (".git", "node_modules", ".venv", "__pycache__")
+Known = Callable[[], Iterable[tuple[str, str]]]  # names, each with a word about it
+
+
+class Found(NamedTuple):
+    """What typed text may become.
+
+    Args:
+        name: It is put in the place of what was typed.
+        replaces: So many characters before the cursor.
+        shown: The name, for the terminal.
+        about: A word about it, for the terminal.
+    """
+
+    name: str
+    replaces: int
+    shown: str
+    about: str
+
+
+class Completions:
+    """Knows what typed text may become.
+
+    Args:
+        workspace: The folder whose files are named.
+        commands: The commands, without their slash.
+        sessions: The sessions of the folder.
+    """
+
+    def __init__(self, workspace: Path, commands: Known, sessions: Known) -> None:
+        self._workspace, self._commands, self._sessions = workspace, commands, sessions
+        self._files: list[str] = []
+        self._looked = -FRESH_SECONDS
+
+    def of(self, text: str) -> Iterator[Found]:
+        """What the text before the cursor may become, the best first."""
+        if found := _AT.search(text):
+            yield from _fitting(((path, "") for path in self._paths()), found[1])
+        elif text.startswith("/sessions "):
+            yield from _fitting(self._sessions(), text.partition(" ")[2])
+        elif text.startswith("/") and " " not in text:
+            yield from _fitting(self._commands(), text[1:])
+
+    def _paths(self) -> list[str]:
+        if time.monotonic() - self._looked > FRESH_SECONDS:
+            self._files = list(files_in(self._workspace))
+            self._looked = time.monotonic()
+        return self._files
+
+
+def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Found]:
+    rated = [
+        (rating, len(name), name, about) for name, about in known if (rating := rate(typed, name)) is not None
+    ]
+    for _, _, name, about in sorted(rated)[:MOST_SHOWN]:
+        yield Found(name, len(typed), one_line(name, 60), one_line(about, 60))
+
+
+def rate(typed: str, name: str) -> int | None:
+    """How well a name fits what was typed, 0 best; None if its letters are not there in this order.
+
+    Args:
+        typed: Some letters.
+        name: The name.
+    """
+    typed, name = typed.lower(), name.lower()
+    last = name.rpartition("/")[2]
+    for rating, fits in enumerate((name.startswith(typed), last.startswith(typed), typed in name)):
+        if fits:
+            return rating
+    letters = iter(name)
+    return 3 if all(letter in letters for letter in typed) else None
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    """The files of a folder, without those that ``.gitignore`` leaves out.
+
+    Args:
+        folder: The folder.
+    """
+    waiting: list[tuple[str, list[Rules]]] = [("", [])]
+    left = MOST_FILES
+    while waiting:
+        base, rules = waiting.pop()
+        rules = [*rules, *_rules_of(folder, base)]
+        try:
+            entries = sorted(os.scandir(folder / base), key=lambda each: each.name)
+        except OSError:
+            continue
+        for entry in entries:
+            path, is_folder = f"{base}{entry.name}", entry.is_dir(follow_symlinks=False)
+            if entry.name in _NEVER or is_left_out(rules, path, is_folder=is_folder):
+                continue
+            if is_folder:
+                waiting.append((f"{path}/", rules))
+            elif path.isprintable() and " " not in path:
+                yield path
+            left -= 1
+            if left <= 0:
+                return
+
+
+def _rules_of(folder: Path, base: str) -> list[Rules]:
+    try:
+        text = (folder / base / ".gitignore").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return [Rules(base, text.splitlines())]

@@ -1,0 +1,117 @@
+"""Commands that people wrote: Markdown files whose text becomes the task, with arguments in it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.front_matter import split_front_matter
+from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.terminal import excerpt
+from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.workspace import Workspace
+
+PROJECT_FOLDER = ".agents/commands"
+MOST_BYTES, MOST_COMMANDS = 100_000, 200
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
+_PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCommand:
+    """One of them.
+
+    Args:
+        name: Of the file, without its ending.
+        about: What it is for.
+        text: What the model is told.
+        path: The file, for people.
+        is_project: It came with the folder, and so perhaps from a stranger.
+    """
+
+    name: str
+    about: str
+    text: str
+    path: str
+    is_project: bool
+
+    def with_arguments(self, words: str) -> str:
+        """The text with what was typed behind the command for ``$ARGUMENTS``, ``$1`` to ``$9``."""
+        try:
+            parts = shlex.split(words)
+        except ValueError:
+            parts = words.split()
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] == "ARGUMENTS":
+                return words
+            number = int(found[1])
+            return parts[number - 1] if number <= len(parts) else ""
+
+        filled = _PLACE.sub(value, self.text)
+        return filled if filled != self.text or not words else f"{filled}\n\n{words}"
+
+
+class CustomCommands:
+    """Those of the user and those of the project.
+
+    Args:
+        workspace: The project's folder.
+        confirm: Asks the person.
+    """
+
+    def __init__(self, workspace: Path, confirm: Callable[[str], Awaitable[bool]]) -> None:
+        self._workspace, self._confirm = workspace, confirm
+
+    def all(self) -> dict[str, CustomCommand]:
+        """By name; one of the user stands before one of the project."""
+        project = self._in(self._workspace, PROJECT_FOLDER, is_project=True)
+        return project | self._in(data_folder(), "commands", is_project=False)
+
+    async def task(self, command: CustomCommand, words: str) -> str:
+        """What the model is to be told; empty if the person does not trust it.
+
+        Args:
+            command: Which.
+            words: What was typed behind it.
+        """
+        if command.is_project and not await self._is_trusted(command):
+            return ""
+        return command.with_arguments(words)
+
+    async def _is_trusted(self, command: CustomCommand) -> bool:
+        parts = (str(self._workspace), command.name, command.text)
+        digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
+        place = data_folder() / "trusted" / f"command-{digest.hexdigest()}"
+        if place.exists():
+            return True
+        question = chat_word("trust_command", name=command.name, text=excerpt(command.text, 40))
+        if not await self._confirm(question):
+            return False
+        private_folder(place.parent)
+        place.touch(mode=0o600)
+        return True
+
+    def _in(self, root: Path, below: str, *, is_project: bool) -> dict[str, CustomCommand]:
+        found: dict[str, CustomCommand] = {}
+        if not (root / below).is_dir():
+            return found
+        workspace = Workspace(root)
+        for path in sorted((root / below).glob("*.md"))[:MOST_COMMANDS]:
+            if not _NAME.fullmatch(path.stem):
+                continue
+            try:
+                with workspace.open_for_reading(f"{below}/{path.name}") as file:  # no link leads out
+                    text = file.read(MOST_BYTES).decode("utf-8", "replace")
+                head, body = split_front_matter(text) if text.startswith("---") else ({}, text)
+            except (WorkspaceError, PureAgentLoopError, OSError, ValueError):
+                continue
+            about = str(head.get("description", "")) or body.strip().partition("\n")[0]
+            found[path.stem] = CustomCommand(path.stem, about, body.strip(), str(path), is_project)
+        return found

@@ -1,0 +1,291 @@
+"""The last lines of the terminal: what moves, what is asked, the input, and how things stand.
+
+prompt_toolkit draws them and reads the keys, not full screen. What is finished is printed above them, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pure_agent_loop.cli.chat.completion import Completions
+from pure_agent_loop.cli.chat.output import sparing_output
+from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.support.paths import data_folder, private_folder
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.filters import Filter
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.layout import Layout
+
+LONG_PASTE_LINES, LONG_PASTE_CHARS = 8, 1_000
+_SYNC, _END_SYNC = "\x1b[?2026h", "\x1b[?2026l"  # terminals that know it show what is between them at once
+_MOST_ROWS = 10  # of the input
+MOST_LIVE = 8  # lines that move
+
+
+class Acts(Protocol):
+    """What the keys do."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a run is going on."""
+
+    def enter(self, text: str, *, at_end: bool = False) -> None:
+        """A text was sent."""
+
+    def stop(self) -> None:
+        """Ctrl-C or Esc."""
+
+    def leave(self) -> None:
+        """Ctrl-D."""
+
+    def unfold(self) -> None:
+        """Ctrl-O."""
+
+    def to_background(self) -> None:
+        """Ctrl-B."""
+
+    def live(self) -> list[str]:
+        """The lines that move."""
+
+    def asked(self) -> str:
+        """What can be answered now."""
+
+    def status(self) -> str:
+        """The last line."""
+
+
+class Chips:
+    """Long pastes, of which the input line shows only how long they are."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """What stands in the input line for a paste."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= LONG_PASTE_LINES and len(text) <= LONG_PASTE_CHARS:
+            return text
+        chip = chat_word("chip", number=len(self._texts) + 1, lines=lines)
+        self._texts[chip] = text
+        return chip
+
+    def unfold(self, line: str) -> str:
+        """The line with all that was pasted."""
+        if not self._texts:
+            return line
+        found = re.compile("|".join(map(re.escape, self._texts)))  # at once: a paste may look like a chip
+        return found.sub(lambda chip: self._texts[chip[0]], line)
+
+
+class Prompt:
+    """The application of prompt_toolkit.
+
+    Args:
+        acts: What the keys do.
+        completions: What the input may become.
+        workspace: The folder, which has a history of its own.
+        vi: Keys as in vi, else as in emacs.
+        color: Whether to write colours.
+    """
+
+    def __init__(
+        self, acts: Acts, completions: Completions, workspace: Path, *, vi: bool, color: bool
+    ) -> None:
+        from prompt_toolkit.application import Application
+        from prompt_toolkit.buffer import Buffer
+        from prompt_toolkit.enums import EditingMode
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+        from prompt_toolkit.output import ColorDepth
+
+        self._acts, self.chips = acts, Chips()
+        place = _history_of(workspace)
+        self.buffer = Buffer(
+            completer=_completer(completions),
+            complete_while_typing=True,
+            history=InMemoryHistory() if place is None else FileHistory(str(place)),
+            multiline=True,
+            tempfile_suffix=".md",
+            name="input",
+        )
+        output = sparing_output(sys.stdout)
+        output.enable_cpr = False  # a terminal's answers would come between the keys
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+            color_depth=None if color else ColorDepth.DEPTH_1_BIT,
+            output=output,
+            enable_page_navigation_bindings=False,
+        )
+        self.app.timeoutlen, self.app.ttimeoutlen = 0.3, 0.05
+
+    @property
+    def rows(self) -> int:
+        """Lines of the terminal."""
+        return self.app.output.get_size().rows
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal."""
+        return self.app.output.get_size().columns
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another program has the terminal, such as an editor."""
+        return self.app._running_in_terminal
+
+    def print_above(self, text: str) -> None:
+        """Print finished lines; they are never drawn again.
+
+        Args:
+            text: Whole lines, clean.
+        """
+        output = self.app.output
+        output.write_raw(_SYNC)
+        self.app.renderer.erase()
+        output.write_raw(text)
+        self.app._redraw()
+        output.write_raw(_END_SYNC)
+        output.flush()
+
+    def put(self, text: str) -> None:
+        """Put a text into the input line."""
+        from prompt_toolkit.document import Document
+
+        self.buffer.set_document(Document(text), bypass_readonly=True)
+
+    def _layout(self) -> Layout:
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.formatted_text import ANSI
+        from prompt_toolkit.layout import (
+            BufferControl,
+            CompletionsMenu,
+            ConditionalContainer,
+            Dimension,
+            FormattedTextControl,
+            HSplit,
+            Layout,
+            Window,
+        )
+        from prompt_toolkit.layout.processors import BeforeInput
+
+        def lines(text: Callable[[], str], *, wrap: bool = False) -> ConditionalContainer:
+            window = Window(
+                FormattedTextControl(lambda: ANSI(text())), dont_extend_height=True, wrap_lines=wrap
+            )
+            return ConditionalContainer(window, Condition(lambda: bool(text())))
+
+        control = BufferControl(self.buffer, input_processors=[BeforeInput("> ")])
+        height = Dimension(min=1, max=_MOST_ROWS)
+        entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
+        menu = CompletionsMenu(max_height=6, scroll_offset=1)
+        # A window for each line: the last line of a window is drawn anew when another one follows.
+        live = [lines(partial(self._live_line, number)) for number in range(MOST_LIVE)]
+        asked, status = lines(self._acts.asked, wrap=True), lines(self._acts.status)
+        return Layout(HSplit([*live, asked, entry, menu, status]), focused_element=entry)
+
+    def _live_line(self, number: int) -> str:
+        live = self._acts.live()
+        return (live[number] or " ") if number < len(live) else ""
+
+    def _keys(self) -> KeyBindings:
+        from prompt_toolkit.filters import Condition, has_completions, vi_insert_mode, vi_navigation_mode
+        from prompt_toolkit.key_binding import KeyBindings
+
+        keys, acts, buffer = KeyBindings(), self._acts, self.buffer
+        working = Condition(lambda: acts.is_working)
+        empty = Condition(lambda: not buffer.text)
+        vi = vi_insert_mode | vi_navigation_mode
+
+        def add(*names: str, does: Callable[[Any], Any], when: Filter | bool = True) -> None:
+            keys.add(*names, filter=when)(does)
+
+        add("enter", does=lambda _: self._enter())
+        add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
+        add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
+        add("c-j", does=lambda _: buffer.newline(copy_margin=False))
+        add("<bracketed-paste>", does=lambda event: buffer.insert_text(self.chips.fold(event.data)))
+        add("escape", does=lambda _: acts.stop(), when=~has_completions & working)
+        add("escape", does=lambda _: buffer.cancel_completion(), when=has_completions & ~vi)
+        add("c-c", does=lambda _: self._interrupt())
+        add("<sigint>", does=lambda _: self._interrupt())
+        add("c-d", does=lambda _: acts.leave(), when=empty)
+        add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
+        add("c-o", does=lambda _: acts.unfold())
+        add("c-b", does=lambda _: acts.to_background(), when=working)
+        add("c-x", "c-e", does=lambda _: self._edit(), when=~vi_navigation_mode)
+        add("v", does=lambda _: self._edit(), when=vi_navigation_mode)
+        add("c-z", does=lambda event: event.app.suspend_to_background())
+        return keys
+
+    def _enter(self) -> None:
+        state = self.buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            self.buffer.apply_completion(state.current_completion)
+        else:
+            self._send()
+
+    def _edit(self) -> None:
+        self.put(self.chips.unfold(self.buffer.text))  # the whole text, also of a paste
+        self.buffer.open_in_editor()
+
+    def _interrupt(self) -> None:
+        if self.buffer.text and not self._acts.is_working:
+            self.buffer.reset()
+        else:
+            self._acts.stop()
+
+    def _send(self, *, at_end: bool = False) -> None:
+        line = self.buffer.text
+        if not line.strip():
+            return
+        with suppress(OSError):  # a history that cannot be written stops no conversation
+            self.buffer.append_to_history()
+        self.buffer.reset()
+        self._acts.enter(self.chips.unfold(line), at_end=at_end)
+
+
+def _completer(completions: Completions) -> Completer:
+    from prompt_toolkit.completion import Completer, Completion, ThreadedCompleter
+
+    class Completing(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:  # noqa: ARG002 - its shape
+            for each in completions.of(document.text_before_cursor):
+                yield Completion(each.name, -each.replaces, each.shown, each.about)
+
+    return ThreadedCompleter(Completing())  # a large folder takes its time
+
+
+def wants_vi(home: Path) -> bool:
+    """Whether the person's readline has the keys of vi.
+
+    Args:
+        home: Their home.
+    """
+    try:
+        text = (home / ".inputrc").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(r"^\s*set\s+editing-mode\s+vi\b", text, re.M) is not None
+
+
+def _history_of(workspace: Path) -> Path | None:
+    """Where what was typed in a folder is kept; None if it cannot be."""
+    name = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    try:
+        path = private_folder(data_folder() / "history") / name
+        path.touch(mode=0o600)
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,387 @@
+"""The commands behind a slash: what is to be seen and changed of a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pure_agent_loop.cli.chat.custom import CustomCommands
+from pure_agent_loop.cli.chat.safe import THEMES, one_line
+from pure_agent_loop.cli.chat.talk import Shared, Talk
+from pure_agent_loop.cli.chat.words import chat_word, keys_help
+from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.nearest import nearest
+from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.parser import parse, run_command
+from pure_agent_loop.cli.toolset import rules_of
+from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, title_of
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
+from pure_agent_loop.sessions.export import moment, to_html, to_markdown
+from pure_agent_loop.sessions.fork import fork_session
+
+if TYPE_CHECKING:
+    from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
+
+BAR = 40  # columns
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "help": ("keys and commands", "按键和命令"),
+    "model": ("NAME: use another model", "名称：换用模型"),
+    "mode": ("MODE: what it may do", "模式：允许做什么"),
+    "permissions": ("the rules; remove RULE takes one back", "规则；remove 规则 收回一条"),
+    "tools": ("what the model works with", "模型可用的工具"),
+    "sessions": ("those of this folder; ID or number goes on there", "此文件夹的会话；编号即继续"),
+    "new": ("begin a new session", "开始新会话"),
+    "fork": ("STEP: a new session that begins as this one", "步骤：以此会话为开端的新会话"),
+    "undo": ("show what would be taken back; yes does it", "显示将撤销的内容；yes 执行"),
+    "redo": ("take the last undo back", "撤回上次撤销"),
+    "diff": ("STEP: what a step changed", "步骤：该步改动了什么"),
+    "compact": ("shorten the history before the next request", "下次请求前缩短历史"),
+    "context": ("what fills the model's window", "窗口的占用情况"),
+    "cost": ("what was used", "用量"),
+    "memory": ("WORDS: the notes of this folder", "词：此文件夹的备注"),
+    "skills": ("the skills there are", "可用的技能"),
+    "agents": ("the subagents there are", "可用的子代理"),
+    "tasks": ("what was given to subagents", "交给子代理的任务"),
+    "export": ("FILE.md or FILE.html: write this session", "文件.md 或 .html：写出此会话"),
+    "theme": ("NAME: other colours", "名称：换配色"),
+    "doctor": ("find out what the server can do", "检查服务器的能力"),
+    "unfold": ("NUMBER: something folded, the last is 1", "编号：展开折叠内容，最近为 1"),
+    "keys": ("vi or emacs", "vi 或 emacs"),
+    "exit": ("leave", "退出"),
+}
+_LOOK = (
+    "help",
+    "permissions",
+    "tools",
+    "context",
+    "cost",
+    "memory",
+    "skills",
+    "agents",
+    "tasks",
+    "unfold",
+    "theme",
+)
+
+
+class Host(Protocol):
+    """The conversation that these commands are about."""
+
+    shared: Shared
+    talk: Talk
+    custom: CustomCommands
+    theme: str
+    prompt: Any
+
+    def say(self, text: str, role: str = "dim") -> None:
+        """Say something."""
+
+    def show(self, markdown: str) -> None:
+        """Show Markdown."""
+
+    def show_diff(self, name: str, text: str) -> None:
+        """Show a diff."""
+
+    def set_theme(self, theme: str) -> None:
+        """Use other colours."""
+
+    def show_session(self) -> None:
+        """Show where the session stands."""
+
+    def unfolded(self, last: int) -> None:
+        """Show a folded thing."""
+
+    def leave(self) -> None:
+        """Leave."""
+
+
+class Slash:
+    """Does what stands behind a slash.
+
+    Args:
+        host: The conversation.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def known(self) -> Iterable[tuple[str, str]]:
+        """The commands there are, each with what it is for."""
+        own = ((name, _meaning(name)) for name in COMMANDS)
+        return [*own, *((name, each.about) for name, each in self._host.custom.all().items())]
+
+    def sessions(self) -> Iterable[tuple[str, str]]:
+        """The sessions of the folder, the last used first."""
+        store = self._host.talk.place.store
+        if store is None:
+            return []
+        found = islice(in_folder(store, self._host.shared.workspace), MOST_TO_PICK)
+        return [(info.id, f"{moment(info.updated)} {title_of(store, info.id)}") for info in found]
+
+    def rules(self) -> PermissionRules:
+        """Those in force."""
+        return rules_of(self._host.shared.options)
+
+    def looks_only(self, line: str) -> bool:
+        """Whether a command may be given while the agent works."""
+        return line[1:].partition(" ")[0] in _LOOK
+
+    async def do(self, line: str) -> str:
+        """Do what a line says, and return the task that it stands for, if it stands for one.
+
+        Args:
+            line: What was typed, with its slash.
+
+        Raises:
+            PureAgentLoopError: It cannot be done.
+        """
+        name, _, words = line[1:].strip().partition(" ")
+        name, words = {"quit": "exit", "resume": "sessions", "clear": "new"}.get(name, name), words.strip()
+        if name in COMMANDS:
+            found: Callable[[str], Any] = getattr(self, f"_{name}")
+            done = found(words)
+            if asyncio.iscoroutine(done):
+                await done
+            return ""
+        custom = self._host.custom.all()
+        if name in custom:
+            return await self._host.custom.task(custom[name], words)
+        meant = nearest(name, [*COMMANDS, *custom], 0.5)
+        hint = chat_word("did_you_mean", name=meant[0]) if meant else ""
+        self._host.say(chat_word("no_command", name=one_line(name, 40), hint=hint), "error")
+        return ""
+
+    # -- to see ---------------------------------------------------------------------------------------
+
+    def _help(self, _: str) -> None:
+        rows = [f"- `/{name}` {one_line(about)}" for name, about in self.known()]
+        self._host.show("\n".join([keys_help(), "", "---", "", *rows]))
+
+    def _tools(self, _: str) -> None:
+        toolset = self._host.shared.toolset
+        tools = [*toolset.tools, *(toolset.subagents.tools() if toolset.subagents else [])]
+        self._list(f"`{tool.name}` {one_line(tool.description, 120)}" for tool in tools)
+
+    def _permissions(self, words: str) -> None:
+        options = self._host.shared.options
+        verb, _, rule = words.partition(" ")
+        if verb == "remove" and rule.strip() in options.allow:
+            options.allow = [each for each in options.allow if each != rule.strip()]
+            self._host.say(chat_word("rule_gone", rule=rule.strip()))
+            return
+        self._mode("")
+        self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
+
+    def _context(self, _: str) -> None:
+        talk = self._host.talk
+        state, known = talk.state, talk.sums.context
+        sizes: dict[str, int] = {"system": estimate_tokens(state.system_prompt)} if state is not None else {}
+        for message in state.messages if state is not None else ():
+            role = str(message.get("role"))
+            sizes[role] = sizes.get(role, 0) + estimate_message(message)
+        used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
+        sizes["tools"] = max(0, used - sum(sizes.values()))
+        whole = max(window or used, 1)
+        rows = [f"{name:<10} {_bar(size, whole)} {size}" for name, size in sizes.items()]
+        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole)} {used} / {window or '?'}"]), "")
+
+    def _cost(self, _: str) -> None:
+        sums = self._host.talk.sums
+        cost = f", {sums.cost:.4f}" if sums.cost else ""
+        self._host.say(chat_word("cost", tokens=sums.tokens, steps=sums.steps, cost=cost))
+
+    def _memory(self, words: str) -> None:
+        memory = self._host.talk.memory()
+        self._list(map(str, memory.search(words) if words else memory.read()))
+
+    def _skills(self, _: str) -> None:
+        from pure_agent_loop.assistant import SkillsLoader
+
+        shared = self._host.shared
+        loader = SkillsLoader(
+            workspace=shared.workspace if shared.trusted else None, trust_project=shared.trusted
+        )
+        self._list(f"`{skill.name}` {one_line(skill.description)}" for skill in loader.skills)
+
+    def _agents(self, _: str) -> None:
+        from pure_agent_loop.subagents.definitions import in_language
+
+        manager = self._host.shared.toolset.subagents
+        found = [] if manager is None else manager.definitions
+        self._list(f"`{each.name}` {one_line(in_language(each.description, None))}" for each in found)
+
+    def _tasks(self, _: str) -> None:
+        from pure_agent_loop.subagents.tasks import TaskStore
+
+        found = TaskStore().list(self._host.talk.place.session_id or "")
+        self._list(f"`{each.id}` {each.state}: {one_line(each.prompt, 80)}" for each in found)
+
+    def _unfold(self, words: str) -> None:
+        self._host.unfolded(int(words) if words.isdecimal() else 1)
+
+    async def _diff(self, words: str) -> None:
+        snapshots, session = await self._snapshots()
+        steps = [each for each in await snapshots.steps(session) if not each.is_undone] if session else []
+        wanted = int(words) if words.isdecimal() else steps[-1].step if steps else 0
+        for change in await snapshots.diff(session, wanted) if session and wanted else []:
+            self._host.show_diff(change.path, change.diff)
+        if not (session and wanted):
+            self._host.say(chat_word("nothing"))
+
+    async def _doctor(self, _: str) -> None:
+        """As the command does it, with its words as they come."""
+        options = self._host.shared.options
+        words = [*(["--base-url", options.base_url] if options.base_url else [])]
+        out, model = io.StringIO(), self._host.talk.choice.model
+        found = parse(["doctor", "--model", model, *words])
+        await asyncio.to_thread(run_command, found, Output(out, out, colour=False))
+        self._host.say(out.getvalue(), "")
+
+    def _list(self, rows: Iterable[str]) -> None:
+        text = "\n".join(f"- {row}" for row in rows)
+        if text:
+            self._host.show(text)
+        else:
+            self._host.say(chat_word("nothing"))
+
+    # -- to change ------------------------------------------------------------------------------------
+
+    def _mode(self, words: str) -> None:
+        options = self._host.shared.options
+        if words and words not in PERMISSION_MODES:
+            raise ConfigError(chat_word("mode", mode=one_line(words, 40), all=", ".join(PERMISSION_MODES)))
+        options.permission_mode = words or options.permission_mode
+        self._host.say(chat_word("mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES)))
+
+    async def _model(self, words: str) -> None:
+        talk, options = self._host.talk, self._host.shared.options
+        if words:
+            quiet = Output(io.StringIO(), io.StringIO(), colour=False)
+            talk.choice = await asyncio.to_thread(
+                choose, words, options.base_url, options.thinking, os.environ, quiet, options.configured
+            )
+            options.model = words
+        self._host.say(chat_word("model", model=talk.choice.model, reason=talk.choice.reason))
+
+    def _theme(self, words: str) -> None:
+        if words and words not in THEMES:
+            raise ConfigError(chat_word("theme", theme=one_line(words, 40), all=", ".join(THEMES)))
+        if words:
+            self._host.set_theme(words)
+        self._host.say(chat_word("theme", theme=self._host.theme, all=", ".join(THEMES)))
+
+    def _keys(self, words: str) -> None:
+        from prompt_toolkit.enums import EditingMode
+
+        app = self._host.prompt.app
+        if words in ("vi", "emacs"):
+            app.editing_mode = EditingMode(words.upper())
+        self._host.say(chat_word("keys", keys=app.editing_mode.value.lower()))
+
+    def _sessions(self, words: str) -> None:
+        found = list(self.sessions())
+        ids = [name for name, _ in found]
+        if words.isdecimal() and 1 <= int(words) <= len(ids):
+            words = ids[int(words) - 1]
+        if words in ids:
+            self._host.talk.move_to(words)
+            self._host.say(chat_word("session", id=words))
+            self._host.show_session()
+            return
+        shown = [
+            (number, each) for number, each in enumerate(found, 1) if words.lower() in " ".join(each).lower()
+        ]
+        self._host.say(
+            "\n".join(f"{number:>2}  {name}  {about}" for number, (name, about) in shown)
+            or chat_word("nothing"),
+            "",
+        )
+
+    def _new(self, _: str) -> None:
+        self._host.talk.move_to(None)
+        self._host.say(chat_word("session", id=self._host.talk.place.session_id or "-"))
+
+    def _fork(self, words: str) -> None:
+        store, session = self._kept()
+        new = fork_session(store, session, int(words) if words.isdecimal() else None)
+        self._host.talk.move_to(new)
+        self._host.say(chat_word("forked", id=new))
+
+    def _export(self, words: str) -> None:
+        store, session = self._kept()
+        path = self._host.shared.workspace / Path(words or f"{session}.md").expanduser()
+        make = to_html if path.suffix in (".html", ".htm") else to_markdown
+        text = make(store.read(session).records, session)
+        try:
+            with path.open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        except FileExistsError:
+            raise ConfigError(chat_word("exists", path=path)) from None
+        except OSError as error:
+            raise ConfigError(chat_word("no_file", path=path, why=error.strerror)) from None
+        self._host.say(chat_word("exported", path=path))
+
+    def _kept(self) -> tuple[Any, str]:
+        place = self._host.talk.place
+        if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
+            raise ConfigError(chat_word("no_session"))
+        return place.store, place.session_id
+
+    def _compact(self, _: str) -> None:
+        self._host.talk.compact_next = True
+        self._host.say(chat_word("compact_next"))
+
+    async def _undo(self, words: str) -> None:
+        snapshots, session = await self._snapshots()
+        if session:
+            sure = words in ("yes", "force")
+            self._report(await snapshots.undo(session, force=words == "force", dry_run=not sure))
+        else:
+            self._host.say(chat_word("nothing_undone"))
+
+    async def _redo(self, _: str) -> None:
+        snapshots, session = await self._snapshots()
+        if session:
+            self._report(await snapshots.redo(session))
+        else:
+            self._host.say(chat_word("nothing_undone"))
+
+    async def _snapshots(self) -> tuple[WorkspaceSnapshots, str]:
+        from pure_agent_loop.snapshots import WorkspaceSnapshots
+
+        snapshots = self._host.shared.toolset.snapshots or WorkspaceSnapshots(self._host.shared.workspace)
+        known, session = await snapshots.sessions(), self._host.talk.place.session_id
+        return snapshots, session if session in known else ""
+
+    def _report(self, report: UndoReport) -> None:
+        paths = ", ".join(one_line(path) for path in (*report.restored, *report.removed))
+        for conflict in report.conflicts:
+            self._host.say(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
+        if not report.steps:
+            self._host.say(chat_word("nothing_undone"))
+        elif report.is_dry:
+            self._host.say(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
+        else:
+            self._host.say(chat_word("undone", steps=paths))
+
+    def _exit(self, _: str) -> None:
+        self._host.leave()
+
+
+def _meaning(name: str) -> str:
+    from pure_agent_loop.cli.words import language_of
+    from pure_agent_loop.support.language import LANGUAGES
+
+    return COMMANDS[name][LANGUAGES.index(language_of())]
+
+
+def _bar(size: int, whole: int) -> str:
+    filled = min(BAR, round(BAR * size / whole))
+    return "█" * filled + "░" * (BAR - filled)

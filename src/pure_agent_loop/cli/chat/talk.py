@@ -1,0 +1,225 @@
+"""A conversation without its terminal: the agent, its session, and what is going on in it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.agent import Agent
+from pure_agent_loop.assistant.memory import MemoryStore
+from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.commands.run import make_agent
+from pure_agent_loop.cli.toolset import Toolset
+from pure_agent_loop.cli.which_session import Place
+from pure_agent_loop.compaction import Ladder
+from pure_agent_loop.errors import SessionError
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.kit import Compactor, Kit, force
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.base import close_client
+from pure_agent_loop.permissions import AskFunction
+from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.sessions import new_session_id
+from pure_agent_loop.sessions.story import Story, read_story
+from pure_agent_loop.support.language import in_language
+from pure_agent_loop.support.paths import data_folder, private_folder
+
+MEMORY_CHARS = 4_000  # of the notes that each new session begins with
+MEMORY_TITLE = {
+    "en": "What the person has noted about this folder:",
+    "zh": "用户为此文件夹记下的内容：",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the parts of a conversation have in common.
+
+    Args:
+        options: The parsed command line with the settings; `/mode` and answers change it.
+        workspace: The folder it works in.
+        toolset: What the model works with.
+        trusted: Whether the folder's own texts may guide the model.
+    """
+
+    options: argparse.Namespace
+    workspace: Path
+    toolset: Toolset
+    trusted: bool
+
+
+@dataclass(slots=True)
+class Sums:
+    """What was used since the conversation was opened."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    steps: int = 0
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+class CompactOnce:
+    """Shortens the history before the next request, whatever its length; later ones as always."""
+
+    def __init__(self) -> None:
+        self._ladder: Compactor = Ladder()
+        self._is_due = True
+
+    def with_kit(self, kit: Kit) -> CompactOnce:
+        """Itself, for one run."""
+        self._ladder = Ladder().with_kit(kit)
+        return self
+
+    async def compact(self, state: QueryState) -> None:
+        """Shorten the history."""
+        due, self._is_due = self._is_due, False
+        await (force(self._ladder, state) if due else self._ladder.compact(state))
+
+    async def force(self, state: QueryState) -> None:
+        """Shorten it after a refusal."""
+        await force(self._ladder, state)
+
+
+class Talk:
+    """One conversation. What it does comes as events; what a person answers comes through `on_ask`.
+
+    Args:
+        shared: What it works with.
+        choice: The model.
+        place: Where it is kept.
+        on_ask: Asks the person.
+        say: Told what the person should know.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        choice: Choice,
+        place: Place,
+        on_ask: AskFunction,
+        say: Callable[[str], None],
+    ) -> None:
+        self.shared, self.choice, self.place = shared, choice, place
+        self.sums = Sums()
+        self.begun = time.monotonic()
+        self.step = 0
+        self.compact_next = False
+        self.state: QueryState | None = None
+        self._on_ask, self._say = on_ask, say
+        self._token: CancelToken | None = None
+        self._inbox = Inbox()
+        self._queued = 0
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a run is going on."""
+        return self._token is not None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._token is not None and self._token.is_cancelled
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait for their turn."""
+        return 0 if self._inbox.is_empty else self._queued
+
+    def stop(self) -> None:
+        """Ask the run to stop; what was said stays."""
+        if self._token is not None:
+            self._token.cancel("the person stopped it")
+
+    def steer(self, text: str, *, at_end: bool = False) -> None:
+        """Say something while it works: it is read after this step, or when the agent would have stopped."""
+        self._queued = self.queued + 1
+        self._inbox.put(text, when="end" if at_end else "step")
+
+    def left_over(self) -> str:
+        """What was typed while it worked and was not read any more; it is taken out."""
+        return "\n\n".join(each.text for each in self._inbox.take(at_end=True) if not each.synthetic)
+
+    async def run(self, task: str | None, media: Sequence[Path] = ()) -> AsyncGenerator[Event, None]:
+        """Do a task, or go on with what was being done.
+
+        Args:
+            task: What was said; None to go on.
+            media: Images that come with it.
+
+        Raises:
+            PureAgentLoopError: It cannot begin.
+        """
+        self._token = token = CancelToken()
+        self.begun, self.step = time.monotonic(), 0
+        try:
+            agent = self._agent()
+            run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
+            self.state = run.state
+            async with aclosing(run.stream()) as events:
+                async for event in events:
+                    self._note(event)
+                    yield event
+            result = run.result()
+            self.sums.tokens += result.usage.total_tokens
+            self.sums.cost += result.cost
+            self.sums.steps += result.steps
+        finally:
+            self._token = None
+
+    def _agent(self) -> Agent:
+        """A new one for each task, so that a changed mode, model or rule holds."""
+        shared, more = self.shared, ""
+        if shared.options.system is None and (known := self.memory().digest(MEMORY_CHARS)):
+            more = f"{in_language(MEMORY_TITLE)}\n{known}"
+        agent = make_agent(
+            shared.options,
+            self.choice,
+            self._on_ask,
+            shared.toolset,
+            shared.workspace,
+            trusted=shared.trusted,
+            more=more,
+            compaction=CompactOnce() if self.compact_next else True,
+        )
+        self.compact_next = False
+        return agent
+
+    def _note(self, event: Event) -> None:
+        self.step = event.step or self.step
+        if event.type is EventType.STEP_END:
+            self.sums.context = dict(event.data.get("context") or {})
+
+    # -- what is kept -----------------------------------------------------------------------------
+
+    def memory(self) -> MemoryStore:
+        """The notes for this folder, in the data folder of the user."""
+        name = hashlib.sha256(str(self.shared.workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        folder = data_folder() / "memory" / name
+        private_folder(folder)
+        return MemoryStore(folder)
+
+    def story(self) -> Story:
+        """What the session holds; empty if it cannot be read or nothing is kept."""
+        if self.place.session_id is None or self.place.store is None:
+            return Story()
+        try:
+            return read_story(self.place.store.read(self.place.session_id).records)
+        except SessionError:
+            return Story()
+
+    def move_to(self, session_id: str | None) -> None:
+        """Go on in another session; None for a new one."""
+        self.place.session_id = session_id or (new_session_id() if self.place.session_id else None)
+        self.place.forget()
+        self.sums, self.state = Sums(), None
+
+    async def close(self) -> None:
+        """Give back connections and an embedded model."""
+        await close_client(self.choice.client)
