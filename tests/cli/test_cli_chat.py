@@ -565,6 +565,7 @@ class TestFences:
         screen.until("y yes, once")
         screen.type("s" + ENTER)
         screen.until("step 2")
+        screen.until("30 tokens")
         shown = screen.all[screen.all.index("· Type a task") :].rstrip()
         assert shown in (ROOT / "docs" / "terminal.md").read_text()
         leave(screen)
