@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 
-from tests.helpers import E, may_call, of_type, run_agent, run_kernel, tool_texts
+from tests.helpers import E, may_call, of_type, run_agent, run_kernel, tool_texts, unframed
 
 from pure_agent_loop import Agent, LoopLimits, tool
 from pure_agent_loop.kernel.tools.long_results import ResultFolder, cut_text, mentioned
@@ -41,7 +41,7 @@ def read_on(messages, tools, options):
 def test_a_long_result_keeps_its_ends_and_the_rest_can_be_read(home):
     with ScriptedLLM([call("dump"), read_on, "done"]) as llm:
         result = run_agent(llm, [dump])
-    cut, piece = tool_texts(result.messages)
+    cut, piece = map(unframed, tool_texts(result.messages))
     assert len(cut) <= 30_000
     assert cut.startswith("line 0\n")
     assert cut.endswith("line 19999\n")
@@ -79,7 +79,7 @@ def test_a_later_run_on_the_same_history_still_reads():
         first = run_agent(llm, [dump])
         again = Agent(llm=llm, tools=[dump]).run("more", messages=first.messages)
     assert names(llm.requests[2]) == ["dump", "read_result"]
-    assert tool_texts(again.messages)[-1].startswith(LONG[:10])
+    assert unframed(tool_texts(again.messages)[-1]).startswith(LONG[:10])
 
 
 def read_on_last(messages, tools, options):
