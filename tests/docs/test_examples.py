@@ -24,10 +24,10 @@ EXPECTED = {
     "handoff.py": "(answered by billing, 2 steps)",
     "evaluation.py": "all          2/2",
 }
-DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 BLOCKS = [
-    pytest.param(code, id=f"{document.name}-{number}")
+    pytest.param(code, id=f"{document.relative_to(ROOT).as_posix()}-{number}")
     for document in DOCUMENTS
     for number, code in enumerate(BLOCK.findall(document.read_text(encoding="utf-8")), 1)
 ]
