@@ -23,11 +23,16 @@ EXPECTED = {
     "conversation.py": "(4 messages in the history)",
     "handoff.py": "(answered by billing, 2 steps)",
     "evaluation.py": "all          2/2",
+    "bank_support.py": "Oslo (risk: low)",
+    "translators.py": "asks to_spanish",
+    "text_to_sql.py": "(completed after 2 steps)",
+    "map_reduce.py": "3. You said: A joke about the rain.",
+    "review.py": "The tool says: 'Oslo' is published",
 }
-DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 BLOCKS = [
-    pytest.param(code, id=f"{document.name}-{number}")
+    pytest.param(code, id=f"{document.relative_to(ROOT).as_posix()}-{number}")
     for document in DOCUMENTS
     for number, code in enumerate(BLOCK.findall(document.read_text(encoding="utf-8")), 1)
 ]
