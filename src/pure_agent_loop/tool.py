@@ -27,17 +27,8 @@ from pure_agent_loop.schema.examples import Example
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.text import safe_str
 
-__all__ = [
-    "StepContext",
-    "Tool",
-    "ToolLike",
-    "ToolOutcome",
-    "ToolRegistry",
-    "Toolset",
-    "as_tool",
-    "failed",
-    "tool",
-]
+__all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset"]
+__all__ += ["as_tool", "failed", "tool"]
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is any tool
     from typing_extensions import ParamSpec, TypeVar
@@ -287,7 +278,11 @@ class StepContext:
     enter: Callable[[Toolset], Awaitable[None]] = field(default=_is_entered, repr=False)
 
 
-ToolLike = Tool | Callable[..., Any] | Mapping[str, Any]
+class _Agent(Protocol):
+    def as_tool(self) -> Tool: ...
+
+
+ToolLike = Tool | Callable[..., Any] | Mapping[str, Any] | _Agent
 
 
 def as_toolset(value: object) -> Toolset | None:
@@ -308,7 +303,7 @@ def as_tool(value: ToolLike) -> Tool:
     if callable(maker := getattr(value, "as_tool", None)):  # an agent
         return as_tool(maker())
     if not isinstance(value, Mapping):
-        return Tool(value)
+        return Tool(cast("Callable[..., Any]", value))
     keys, external = set(value), value.get("external") is True
     wanted = {"name", "parameters" if external else "function"}
     if not wanted <= keys or not keys <= DICT_KEYS | {"external"}:

@@ -162,3 +162,7 @@ def show_bare(event: Event) -> str:
 @renderer.on_event(EventType.THOUGHT)
 def show_thought(event: Event) -> str:
     return event.content
+
+
+inner = Agent(model="gpt-4o-mini", name="inner")
+outer: Agent = Agent(model="gpt-4o-mini", tools=[inner, bare])
