@@ -12,9 +12,8 @@ same. But likelihoods tell what it understood, read in two directions:
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
-themselves. The second tells best which tool it is, since it compares likelihoods of one and the same text.
-Whether it is any, both say: they err on different questions, so their sum has to be above zero. That is where
-a tool explains more than its absence does; there is no threshold.
+themselves. The two err on different questions; their sum decides. It is above zero where a tool explains
+more than its absence does, so there is no threshold.
 
 The model never writes any of these texts: the server is held to them, and says how likely they were.
 """
@@ -24,7 +23,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from operator import itemgetter
 from typing import Any
 
 from pure_agent_loop.llm.messages import Message, text_of
@@ -74,8 +72,9 @@ async def choose(
     named = await _named(asking, said, tools, shots, prompts, known)
     best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_HEARD]
     heard = await _heard(asking, said, [tools[each] for each in best], shots, prompts)
-    share, chosen = max(zip(heard, best, strict=True), key=itemgetter(0))
-    return tools[chosen] if has_to_call or share + named[chosen] > 0 else None
+    sums = {at: named[at] + share for at, share in zip(best, heard, strict=True)}
+    chosen = max(sums, key=sums.__getitem__)
+    return tools[chosen] if has_to_call or sums[chosen] > 0 else None
 
 
 class NoProbabilitiesError(Exception):
