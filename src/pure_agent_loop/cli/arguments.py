@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pure_agent_loop.budget import Price
@@ -85,7 +86,7 @@ def add_model_choice(group: argparse._ArgumentGroup) -> None:
         group: Where.
     """
     add_endpoint(group)
-    group.add_argument("--temperature", type=_temperature, metavar="T", help="0 to 2")
+    group.add_argument("--temperature", type=number_from(0, 2), metavar="T", help="0 to 2")
     group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
     group.add_argument(
         "--tool-mode",
@@ -187,11 +188,16 @@ def _price(text: str) -> Price:
         raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
 
 
-def _temperature(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number <= 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 2")
-    return number
+def number_from(low: int, high: int) -> Callable[[str], float]:
+    """What reads the value of an option that is a number in a range, both ends included."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+        return number
+
+    return read

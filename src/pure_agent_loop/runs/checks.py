@@ -79,17 +79,6 @@ def check_price(kit: Kit) -> None:
             )
 
 
-def checked_text(name: str, value: object) -> str:
-    """A text.
-
-    Raises:
-        ConfigError: It is something else.
-    """
-    if not isinstance(value, str):
-        raise ConfigError(f"{name} must be text; it is {value!r:.80}.")
-    return value
-
-
 def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
     """One of some words.
 

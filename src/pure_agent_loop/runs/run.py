@@ -133,8 +133,7 @@ class Run(Generic[Out_co]):
         self._begin()
 
         async def keep_and_emit(event: AnyEvent) -> None:
-            self.events.append(event)
-            set_number(event, len(self.events))
+            await self._keep(event)
             await emit(event)
 
         await self._run(keep_and_emit)

@@ -6,11 +6,10 @@ import argparse
 import os
 import runpy
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.arguments import add_model_choice, describe
+from pure_agent_loop.cli.arguments import add_model_choice, describe, number_from
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
@@ -51,7 +50,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--compare", type=Path, metavar="REPORT", help="a report that --out wrote before")
     own.add_argument(
         "--at-least",
-        type=_share,
+        type=number_from(0, 1),
         metavar="SHARE",
         help="how many must pass, from 0 to 1 (default: 1; with --compare: 0)",
     )
@@ -181,10 +180,3 @@ def _agent_for(options: argparse.Namespace, agent: Agent | None, output: Output)
         tool_mode=options.tool_mode,
         temperature=options.temperature or 0.0,
     )
-
-
-def _share(text: str) -> float:
-    with suppress(ValueError):
-        if 0 <= float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")

@@ -98,10 +98,10 @@ async def _named(
     lead: list[Message] = [{"role": "system", "content": prompts.choose.format(tools=listed)}]
     for shot in shots:
         lead += [] if shot.name in none else _turn(shot.request, shot.name)
-    shares = []
+    shares, instructions = [], json.dumps(lead)
     for tool in tools:
         name = tool["function"]["name"]
-        key = (json.dumps(lead), name)
+        key = (instructions, name)
         if key not in known:
             known[key] = await _likelihood(asking, lead, NO_CONTENT, name)
         shares.append(_share(await _likelihood(asking, lead, said, name), known[key]))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
@@ -47,7 +47,7 @@ from pure_agent_loop.llm.tool_modes.refusals import (
 from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
 from pure_agent_loop.llm.tool_modes.typed_answer import (
     MOST_FORMATS,
-    Asked,
+    Shaped,
     format_of,
     in_words,
     output_mode,
@@ -61,14 +61,6 @@ ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
 Message = dict[str, Any]
 Tools = list[dict[str, Any]]
-
-
-class Shaped(NamedTuple):
-    """What the inner client is asked: the arguments of its `chat`."""
-
-    messages: list[Message]
-    tools: Tools | None
-    options: dict[str, Any]
 
 
 class _Reader(Protocol):
@@ -225,7 +217,7 @@ class ToolModeClient(BaseLLMClient):
         tools, options = self._callable(tools, options)
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
-                return Shaped(*self._typed_request(messages, tools, options, self._formats.refused))
+                return self._typed_request(messages, tools, options, self._formats.refused)
             return Shaped(messages, tools, dict(options))
         shape = self._shape_text if self.current == "text" else self._shape_json
         return shape(messages, self._shown_how(tools or []), options)
@@ -283,7 +275,7 @@ class ToolModeClient(BaseLLMClient):
 
     def _typed_request(
         self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], refused: int
-    ) -> Asked:
+    ) -> Shaped:
         mode = self.output_mode(tools, options)
         options = with_room(options, profile_of(self.inner))
         return typed_request(messages, tools, options, mode, self._prompts, refused)

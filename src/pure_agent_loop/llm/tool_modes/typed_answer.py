@@ -32,8 +32,8 @@ Message = dict[str, Any]
 Tools = list[dict[str, Any]]
 
 
-class Asked(NamedTuple):
-    """A request for a typed answer: the arguments of a client's `chat`."""
+class Shaped(NamedTuple):
+    """What the inner client is asked: the arguments of its `chat`."""
 
     messages: list[Message]
     tools: Tools | None
@@ -66,7 +66,7 @@ def typed_request(
     mode: OutputMode,
     prompts: Prompts,
     refused: int = 0,
-) -> Asked:
+) -> Shaped:
     """A request in one of the ways.
 
     Args:
@@ -81,14 +81,14 @@ def typed_request(
     assert form is not None
     rest = {name: value for name, value in options.items() if name != "response_format"}
     if mode == "tool":
-        return Asked(messages, [*(tools or []), _final_tool(form, prompts)], rest)
+        return Shaped(messages, [*(tools or []), _final_tool(form, prompts)], rest)
     if mode == "native" and not refused:
-        return Asked(messages, tools, {**rest, "response_format": dict(form)})
+        return Shaped(messages, tools, {**rest, "response_format": dict(form)})
     may_call = bool(tools) and options.get("tool_choice") != "none"
     formats: list[dict[str, Any] | None] = [dict(form), {"type": "json_object"}, None]
     wanted = None if may_call else formats[refused]
     rest = {**rest, "response_format": wanted} if wanted else rest
-    return Asked(in_words(messages, form, prompts), tools, rest)
+    return Shaped(in_words(messages, form, prompts), tools, rest)
 
 
 def in_words(messages: list[Message], form: AnswerFormat, prompts: Prompts) -> list[Message]:
