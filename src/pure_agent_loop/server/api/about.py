@@ -1,0 +1,154 @@
+"""What there is: agents, tools, people, what was used, tasks of subagents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+
+from starlette.responses import JSONResponse, Response
+
+from pure_agent_loop._version import __version__
+from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.server.api import models
+from pure_agent_loop.server.api.operation import Asked, Operation, checked, read_json
+from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES
+from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.server.runs_file import RunInfo
+from pure_agent_loop.tool import Tool
+
+
+async def _me(asked: Asked) -> models.Me:
+    person = asked.person
+    roles = [each for each in ROLES if person.may(each)]
+    return models.Me(
+        name=person.name, roles=roles, engine=asked.service.engine is not None, version=__version__
+    )
+
+
+async def login(asked: Asked) -> Response:
+    """A cookie for a token. The token stood in the fragment of a link, which no server and no log sees."""
+    body = checked(models.Login, read_json(await asked.request.body()), 422)
+    person = asked.service.people.by_token(body.token)
+    if person is None:
+        raise Problem(401, "This token is nobody's.", {"WWW-Authenticate": 'Bearer realm="pure-agent-loop"'})
+    roles = [each for each in ROLES if person.may(each)]
+    engine = asked.service.engine is not None
+    me = models.Me(name=person.name, roles=roles, engine=engine, version=__version__)
+    response = JSONResponse(me.model_dump(mode="json"))
+    response.set_cookie(
+        asked.service.people.cookie_name,
+        asked.service.people.cookie_for(person),
+        max_age=COOKIE_SECONDS,
+        secure="https" in (asked.request.url.scheme, asked.request.headers.get("origin", "")[:5]),
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def _logout(asked: Asked) -> Response:
+    response = Response(status_code=204)
+    response.delete_cookie(asked.service.people.cookie_name, httponly=True, samesite="strict")
+    return response
+
+
+async def _agents(asked: Asked) -> models.Agents:
+    return models.Agents(
+        agents=[
+            models.AgentAbout(
+                name=name,
+                description=agent.description or "",
+                model=str(model_of(agent.llm) or ""),
+                tools=[each.name for each in agent.tools],
+                permission_mode=agent._kit.permissions.mode,  # the two are one package
+            )
+            for name, agent in asked.service.hub.agents.items()
+        ]
+    )
+
+
+async def _agent(asked: Asked) -> models.AgentAbout:
+    for each in (await _agents(asked)).agents:
+        if each.name == asked.path["agent"]:
+            return each
+    raise not_found("agent")
+
+
+async def _tools(asked: Asked) -> models.Tools:
+    found: dict[str, tuple[Tool, list[str]]] = {}
+    for name, agent in asked.service.hub.agents.items():
+        for tool in agent.tools:
+            found.setdefault(tool.name, (tool, []))[1].append(name)
+    return models.Tools(
+        tools=[
+            models.ToolAbout(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.to_openai_schema()["function"]["parameters"],
+                read_only=tool.read_only,
+                agents=agents,
+            )
+            for tool, agents in found.values()
+        ]
+    )
+
+
+async def _usage(asked: Asked) -> models.Usage:
+    person = asked.person
+    mine = [each for each in asked.service.hub.runs.values() if person.owns(each.session)]
+    return models.Usage(
+        agents=_sums(mine, "agent"),
+        people=_sums(mine, "owner"),
+        tokens=sum(each.tokens for each in mine),
+        cost=sum(each.cost for each in mine),
+    )
+
+
+def _sums(runs: Iterable[RunInfo], by: str) -> list[models.Used]:
+    parts: dict[str, list[RunInfo]] = defaultdict(list)
+    for each in runs:
+        parts[getattr(each, by)].append(each)
+    return [
+        models.Used(
+            name=name,
+            runs=len(part),
+            tokens=sum(each.tokens for each in part),
+            cost=sum(each.cost for each in part),
+        )
+        for name, part in sorted(parts.items())
+    ]
+
+
+async def _tasks(asked: Asked) -> models.Tasks:
+    from pure_agent_loop.subagents.tasks import TaskStore
+
+    found = await asyncio.to_thread(TaskStore().list)
+    return models.Tasks(
+        tasks=[
+            models.Task(
+                id=each.id,
+                agent=each.agent,
+                state=each.state,
+                session=each.parent,
+                created=each.created,
+                calls=each.calls,
+                tokens=each.tokens,
+            )
+            for each in found
+            if asked.person.owns(each.parent)
+        ][: asked.query.limit]
+    )
+
+
+OPERATIONS = [
+    Operation("GET", "/api/me", "me", "Who asks, and what this person may.", _me, models.Me, role=""),
+    Operation("POST", "/api/logout", "logout", "Forget the cookie.", _logout, role="", status=204),
+    Operation("GET", "/api/agents", "list_agents", "The agents.", _agents, models.Agents),
+    Operation("GET", "/api/agents/{agent}", "get_agent", "An agent.", _agent, models.AgentAbout,
+              problems=(404,)),
+    Operation("GET", "/api/tools", "list_tools", "The tools of all agents.", _tools, models.Tools),
+    Operation("GET", "/api/usage", "usage", "What the runs that are known used.", _usage, models.Usage),
+    Operation("GET", "/api/tasks", "list_tasks", "Tasks of subagents, the newest first.", _tasks,
+              models.Tasks, query=models.Page),
+]  # fmt: skip

@@ -1,0 +1,92 @@
+"""Schedules, where there is an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.server.api import models
+from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.support.text import safe_str
+
+
+def _schedules(asked: Asked) -> Any:
+    if asked.service.engine is None:
+        raise Problem(404, "There are schedules only where there is an engine: database= (--database).")
+    return asked.service.engine.schedules
+
+
+def _about(info: Any) -> models.ScheduleAbout:
+    schedule = info.schedule
+    return models.ScheduleAbout(
+        name=schedule.name,
+        agent=schedule.agent,
+        prompt=schedule.prompt,
+        cron=schedule.cron,
+        every=schedule.every,
+        timezone=schedule.timezone,
+        enabled=info.next is not None,
+        next=info.next,
+        last=info.last.due if info.last else None,
+    )
+
+
+async def _list(asked: Asked) -> models.Schedules:
+    found = await asyncio.to_thread(_schedules(asked).list)
+    return models.Schedules(schedules=[_about(each) for each in found])
+
+
+async def _get(asked: Asked) -> models.ScheduleAbout:
+    return _about(await asyncio.to_thread(_known(_schedules(asked).get), asked.path["name"]))
+
+
+async def _add(asked: Asked) -> models.ScheduleAbout:
+    from pure_agent_loop.durable import Schedule
+
+    schedules = _schedules(asked)
+    try:
+        schedule = Schedule(**asked.body.model_dump())
+        return _about(await asyncio.to_thread(schedules.add, schedule))
+    except ConfigError as error:
+        raise Problem(409, safe_str(error)) from error
+
+
+async def _remove(asked: Asked) -> None:
+    await asyncio.to_thread(_known(_schedules(asked).remove), asked.path["name"])
+
+
+async def _pause(asked: Asked) -> models.ScheduleAbout:
+    return _about(await asyncio.to_thread(_known(_schedules(asked).pause), asked.path["name"]))
+
+
+async def _resume(asked: Asked) -> models.ScheduleAbout:
+    return _about(await asyncio.to_thread(_known(_schedules(asked).resume), asked.path["name"]))
+
+
+def _known(function: Any) -> Any:
+    def known(name: str) -> Any:
+        from pure_agent_loop.durable import DurableError
+
+        try:
+            return function(name)
+        except DurableError as error:
+            raise not_found("schedule") if "There is no" in str(error) else error from None
+
+    return known
+
+
+_ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
+_FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
+OPERATIONS = [
+    Operation("GET", _ALL, "list_schedules", "The schedules.", _list, models.Schedules, **_FAILS),
+    Operation("POST", _ALL, "add_schedule", "Run an agent again and again.", _add, models.ScheduleAbout,
+              role="operate", body=models.ScheduleBody, status=201, problems=(404, 409, 422, 503)),
+    Operation("GET", _ONE, "get_schedule", "A schedule.", _get, models.ScheduleAbout, **_FAILS),
+    Operation("DELETE", _ONE, "remove_schedule", "Take a schedule away.", _remove, status=204, **_FAILS),
+    Operation("POST", f"{_ONE}/pause", "pause_schedule", "Run it no more until it is resumed.", _pause,
+              models.ScheduleAbout, **_FAILS),
+    Operation("POST", f"{_ONE}/resume", "resume_schedule", "Run it again from now on.", _resume,
+              models.ScheduleAbout, **_FAILS),
+]  # fmt: skip

@@ -1,0 +1,55 @@
+// Where one writes: a message begins a run, or steers the one at work. Images come by button, paste or drop.
+import { html, useRef, useState } from "./html.js";
+import * as store from "./store.js";
+import { t } from "./words.js";
+
+const KINDS = /^image\/(png|jpeg|gif|webp)$/;
+const MOST_BYTES = 5 * 1024 * 1024;
+
+export function Composer() {
+  const [text, setText] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
+  const files = useRef(null);
+  const run = store.view.value.run.value, isRunning = store.isRunning(run);
+
+  const add = async (list) => {
+    for (const file of list) {
+      if (!KINDS.test(file.type)) { store.problem.value = t("wrongKind", { name: file.name }); continue; }
+      if (file.size > MOST_BYTES) { store.problem.value = t("tooBig", { name: file.name }); continue; }
+      const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(file); });
+      setMedia((before) => [...before, { name: file.name, url }]);
+    }
+  };
+  const submit = async (event) => {
+    event?.preventDefault();
+    const words = text.trim();
+    if (!words || isBusy) return;
+    setBusy(true);
+    setText(""); // it comes back if it could not be sent
+    const done = isRunning ? await store.steer(words) : await store.send(words, media.map((each) => each.url));
+    if (done) setMedia(isRunning ? media : []);
+    else setText((now) => now || words);
+    setBusy(false);
+  };
+  const key = (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    if (event.key === "Escape" && isRunning) store.stop();
+  };
+  const pasted = (event) => { const found = [...(event.clipboardData?.files || [])]; if (found.length) { event.preventDefault(); add(found); } };
+  const name = store.agent.value;
+  return html`<form class="composer" onSubmit=${submit} onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => { event.preventDefault(); add(event.dataTransfer.files); }}>
+    ${media.length > 0 && html`<ul class="media">${media.map((each, index) => html`<li key=${index}><img src=${each.url} alt=${each.name} />
+      <button type="button" class="icon" aria-label="${t("remove")}: ${each.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
+    <label class="heard" for="message">${t("message")}</label>
+    <textarea id="message" rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
+      placeholder=${t(isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
+    <div class="tools">
+      <input class="heard" id="files" type="file" multiple accept="image/png,image/jpeg,image/gif,image/webp" ref=${files} tabindex="-1" aria-hidden="true"
+        onChange=${(event) => { add(event.target.files); event.target.value = ""; }} />
+      <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}>＋</button>
+      ${store.agents.value.length > 1 && html`<select aria-label=${t("agent")} value=${name} onChange=${(event) => { store.agent.value = event.target.value; }}>
+        ${store.agents.value.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select>`}
+      <span class="grow"></span>
+      ${isRunning && html`<button type="button" class="danger" onClick=${store.stop}>${t("stop")}</button>`}
+      <button class="primary" disabled=${!text.trim()}>${t(isRunning ? "steer" : "send")}</button>
+    </div></form>`;
+}

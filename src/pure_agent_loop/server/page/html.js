@@ -1,0 +1,7 @@
+// What every view needs: elements from templates, hooks and signals.
+import { h, render } from "./vendor/preact.js";
+import htm from "./vendor/htm.js";
+export { render };
+export { useEffect, useLayoutEffect, useRef, useState } from "./vendor/hooks.js";
+export { signal, computed, batch, effect } from "./vendor/signals.js";
+export const html = htm.bind(h);

@@ -1,0 +1,99 @@
+// What was said and done. Only the newest items are in the document; earlier ones come when they are looked for.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Blocks } from "./markdown.js";
+import * as store from "./store.js";
+import { t } from "./words.js";
+import { Call } from "./call.js";
+import { Questions } from "./questions.js";
+
+const AT_ONCE = 120, NEAR_END = 80;
+
+export function Log() {
+  const view = store.view.value, items = view.items.value;
+  const [about, setAbout] = useState({ view, shown: AT_ONCE });
+  const shown = about.view === view ? about.shown : AT_ONCE;
+  const place = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef(0);
+  const [isAway, setAway] = useState(false);
+  const version = view.version.value, asked = store.questions.value.length;
+  useLayoutEffect(() => {
+    const box = place.current;
+    if (before.current) { box.scrollTop += box.scrollHeight - before.current; before.current = 0; }
+    else if (isAtEnd.current) box.scrollTop = box.scrollHeight;
+  }, [version, asked, shown, view]);
+  useEffect(() => { isAtEnd.current = true; place.current.scrollTop = place.current.scrollHeight; setAway(false); }, [view]);
+  useEffect(() => { // what comes grows after it is drawn: code that is highlighted, pictures, cards
+    const grown = new ResizeObserver(() => { if (isAtEnd.current) place.current.scrollTop = place.current.scrollHeight; });
+    grown.observe(place.current.firstElementChild);
+    return () => grown.disconnect();
+  }, []);
+  const scrolled = () => {
+    const box = place.current;
+    const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
+    if (isNear || box.scrollTop < last.current) isAtEnd.current = isNear; // only a person goes up; growing is no move
+    last.current = box.scrollTop;
+    if (isAway === isAtEnd.current) setAway(!isAtEnd.current);
+  };
+  const more = () => { before.current = place.current.scrollHeight; setAbout({ view, shown: shown + AT_ONCE }); };
+  const end = () => { place.current.scrollTop = place.current.scrollHeight; };
+  const isEmpty = items.length === 0 && !store.current.value;
+  return html`<div class="log-frame"><section class="log" ref=${place} onScroll=${scrolled} tabindex="0" aria-label=${t("log")}>
+    <div class="column">
+      ${isEmpty && html`<div class="welcome"><img src="/assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2><p>${t("welcomeHint")}</p></div>`}
+      ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
+      ${items.slice(-shown).map((item) => html`<${Item} key=${item.id} item=${item} />`)}
+      <${Working} view=${view} />
+      <${Questions} />
+    </div></section>
+    ${isAway && html`<button class="latest" onClick=${end}>↓ ${t("latest")}</button>`}</div>`;
+}
+
+function Item({ item }) {
+  const rev = item.rev.value; // this item is drawn again when it changes, and no other
+  if (item.kind === "user") return html`<${Said} item=${item} />`;
+  if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} /></article>`;
+  if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
+  if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
+  if (item.kind === "error") return html`<p class="item error" role="alert">${item.plain}</p>`;
+  if (item.kind === "end") return html`<${End} item=${item} />`;
+  return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;
+}
+
+export const seconds = (number) => (number < 10 ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
+
+function Markdown({ text }) {
+  const place = useRef(null), blocks = useRef(null);
+  useLayoutEffect(() => {
+    blocks.current = blocks.current || new Blocks(place.current);
+    blocks.current.draw(text);
+  }, [text]);
+  return html`<div class="prose" ref=${place}></div>`;
+}
+
+function Said({ item }) {
+  const [draft, setDraft] = useState(null);
+  const canEdit = !item.isSteer && store.current.value;
+  if (draft !== null) {
+    const resend = (event) => { event.preventDefault(); if (draft.trim()) store.edit(item, draft); };
+    return html`<form class="item said editing" onSubmit=${resend}>
+      <textarea aria-label=${t("message")} rows="3" value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
+      <p><button class="primary">${t("send")}</button> <button type="button" onClick=${() => setDraft(null)}>${t("cancel")}</button></p></form>`;
+  }
+  return html`<article class="item said ${item.isSteer ? "steer" : ""}" aria-label=${t("you")}><div class="bubble">${item.text}</div>
+    ${canEdit && html`<button class="quiet" onClick=${() => setDraft(item.text)}>${t("edit")}</button>`}</article>`;
+}
+
+function End({ item }) {
+  const parts = [seconds(item.seconds)];
+  if (item.steps) parts.push(t("steps", { n: item.steps }));
+  if (item.tokens) parts.push(t("tokens", { n: item.tokens.toLocaleString() }));
+  if (item.cost) parts.push(`$${item.cost.toFixed(4)}`);
+  const isFine = item.state === "completed";
+  return html`<p class="item end ${isFine ? "" : "bad"}">${!isFine && html`<strong>${t("ended", { why: item.why || item.state })}</strong> · `}${parts.join(" · ")}</p>`;
+}
+
+function Working({ view }) {
+  const run = view.run.value;
+  view.version.value;
+  if (!run || run.state !== "running" || view.open.has("answer")) return null;
+  return html`<p class="item working"><span class="pulse" aria-hidden="true"></span>${t("running")}</p>`;
+}

@@ -1,0 +1,141 @@
+// Markdown to elements. Raw HTML is text, the parser's output goes through a sanitizer that knows a few tags
+// only, and nothing that a model writes is loaded: images stand as words unless they are data.
+import { marked } from "./vendor/marked.js";
+import "./vendor/purify.js";
+import { t } from "./words.js";
+
+const purify = globalThis.DOMPurify;
+const DATA_IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
+const LINK = /^(https?:|mailto:)/i;
+const LIMIT_OF_COLOUR = 40000;
+const TAGS = ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "strong", "em", "del",
+  "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "a", "img", "span"];
+const RULES = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "src", "alt", "title", "start", "align", "data-lang"],
+  ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true };
+const COLOURS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
+
+const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
+marked.use({
+  gfm: true,
+  breaks: false,
+  renderer: {
+    html: ({ text }) => escaped(text),
+    code: ({ text, lang }) => `<pre><code data-lang="${escaped((lang || "").split(/\s/)[0])}">${escaped(text)}</code></pre>`,
+    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+    image: ({ href, text }) => (DATA_IMAGE.test(href) ? `<img src="${escaped(href)}" alt="${escaped(text)}">`
+      : `<span>${escaped(t("imageHidden", { alt: text || href }))}</span>`),
+  },
+});
+
+// Text to blocks of elements. Blocks that are finished keep their elements while more text comes.
+export class Blocks {
+  constructor(place) {
+    this.place = place;
+    this.raws = [];
+    this.frozen = 0; // so many blocks, and so many characters, will not change any more
+    this.frozenText = "";
+  }
+
+  draw(text) {
+    if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
+    const tokens = marked.lexer(text.slice(this.frozenText.length));
+    const kept = tokens.filter((each) => each.type !== "space");
+    kept.forEach((token, index) => {
+      const at = this.frozen + index;
+      if (this.raws[at] === token.raw) return;
+      const block = document.createElement("div");
+      block.className = "block";
+      token.links = tokens.links;
+      const list = [token];
+      list.links = tokens.links;
+      block.append(clean(marked.parser(list)));
+      finish(block);
+      const old = this.place.children[at];
+      old ? old.replaceWith(block) : this.place.append(block);
+      this.raws[at] = token.raw;
+    });
+    const count = this.frozen + kept.length;
+    while (this.place.children.length > count) this.place.lastChild.remove();
+    this.raws.length = count;
+    // What stands before an empty line that something other than a list follows is finished.
+    const gap = tokens.findLastIndex((each, index) => each.type === "space" && index > 0 && index < tokens.length - 1);
+    if (gap > 0) {
+      const done = tokens.slice(0, gap + 1);
+      this.frozenText += done.map((each) => each.raw).join("");
+      this.frozen += done.filter((each) => each.type !== "space").length;
+      if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
+    }
+  }
+}
+
+function clean(html) {
+  return purify.sanitize(html, RULES);
+}
+
+function finish(block) {
+  for (const link of block.querySelectorAll("a")) {
+    const href = link.getAttribute("href") || "";
+    if (!LINK.test(href)) { link.replaceWith(...link.childNodes); continue; }
+    link.rel = "noopener noreferrer nofollow";
+    link.target = "_blank";
+    link.title = href; // where it goes, whatever it says
+  }
+  for (const image of block.querySelectorAll("img")) {
+    if (!DATA_IMAGE.test(image.getAttribute("src") || "")) image.remove();
+  }
+  for (const table of block.querySelectorAll("table")) {
+    const frame = document.createElement("div");
+    frame.className = "table";
+    frame.tabIndex = 0;
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+  for (const code of block.querySelectorAll("pre > code")) code.parentNode.replaceWith(codeBox(code.textContent, code.dataset.lang || ""));
+}
+
+// Code with its language, a button to copy it, and colours where the language is known.
+export function codeBox(text, language, label = language) {
+  const box = document.createElement("div"), head = document.createElement("div"), name = document.createElement("span");
+  const copy = document.createElement("button"), pre = document.createElement("pre"), code = document.createElement("code");
+  box.className = "code";
+  head.className = "code-head";
+  name.textContent = label || "text";
+  copy.type = "button";
+  copy.textContent = t("copy");
+  copy.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(text); } catch { return; }
+    copy.textContent = t("copied");
+    setTimeout(() => { copy.textContent = t("copy"); }, 1500);
+  });
+  code.textContent = text;
+  pre.tabIndex = 0;
+  pre.append(code);
+  head.append(name, copy);
+  box.append(head, pre);
+  colour(code, text, language.toLowerCase());
+  return box;
+}
+
+const NAMES = { py: "python", js: "javascript", jsx: "javascript", mjs: "javascript", ts: "typescript", sh: "bash", shell: "bash", zsh: "bash", console: "bash", html: "xml", svg: "xml", yml: "yaml", golang: "go", rs: "rust", patch: "diff" };
+const KNOWN = new Set(["python", "javascript", "typescript", "bash", "json", "diff", "css", "xml", "sql", "yaml", "go", "rust"]);
+const loaded = new Map();
+
+function grammar(name) {
+  if (!loaded.has(name)) {
+    loaded.set(name, Promise.all([import("./vendor/highlight/core.js"), import(`./vendor/highlight/${name}.js`)]).then(([core, found]) => {
+      core.default.registerLanguage(name, found.default);
+      return core.default;
+    }));
+  }
+  return loaded.get(name);
+}
+
+async function colour(code, text, language) {
+  const name = NAMES[language] || language;
+  if (!KNOWN.has(name) || text.length > LIMIT_OF_COLOUR) return;
+  try {
+    const highlight = await grammar(name);
+    const found = highlight.highlight(text, { language: name, ignoreIllegals: true }).value;
+    code.replaceChildren(purify.sanitize(found, COLOURS));
+  } catch { /* without colours, then */ }
+}

@@ -1,0 +1,57 @@
+// A run drawn over time: one row for the model, one for each call beside others, a mark for each step.
+import { html, useState } from "./html.js";
+import * as store from "./store.js";
+import { seconds } from "./log.js";
+import { t } from "./words.js";
+
+const ROW = 22, LEFT = 70, WIDTH = 900;
+
+export function Timeline() {
+  const view = store.view.value;
+  view.version.value;
+  const [zoom, setZoom] = useState(1);
+  const run = view.runs.at(-1);
+  if (!run) return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")}</h2><p class="dim">${t("noRun")}</p></section>`;
+  const end = run.ended || run.updated, length = Math.max(end - run.started, 0.001);
+  const width = WIDTH * zoom, x = (time) => LEFT + ((time - run.started) / length) * (width - LEFT - 10);
+  const rows = placed(run.spans, end);
+  const height = (Math.max(1, ...rows.map(([row]) => row + 1)) + 1) * ROW + 8;
+  const show = (span) => {
+    const item = view.items.value.find((each) => (span.callId ? each.callId === span.callId : each.kind === "answer" && each.step === span.step && each.run === run.id));
+    const found = item?.callId && document.getElementById(`call-${item.id}`);
+    if (found) { found.open = true; found.scrollIntoView({ block: "center" }); found.querySelector("summary").focus(); }
+  };
+  return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}</span>
+      <span class="grow"></span><button class="icon" aria-label="−" onClick=${() => setZoom(Math.max(1, zoom / 2))}>−</button><button class="icon" aria-label="+" onClick=${() => setZoom(Math.min(16, zoom * 2))}>+</button></h2>
+    <div class="scroll" tabindex="0" role="region" aria-label=${t("timeline")}><svg width=${width} height=${height} role="group" aria-label=${t("timeline")}>
+      <text x="4" y=${ROW - 6}>${t("model")}</text><text x="4" y=${2 * ROW - 6}>${t("tool")}</text>
+      ${apart(run.marks || [], x).map((mark) => html`<g key=${mark.step}><line class="mark" x1=${x(mark.at)} x2=${x(mark.at)} y1="0" y2=${height - 14} /><text class="mark" x=${x(mark.at)} y=${height - 2}>${mark.isFar ? t("stepN", { n: mark.step }) : ""}</text></g>`)}
+      ${rows.map(([row, span], index) => {
+        const from = x(span.start), to = Math.max(x(span.end || end), from + 3);
+        const label = `${span.tool || t("model")}, ${t("stepN", { n: span.step })}, ${seconds((span.end || end) - span.start)}`;
+        return html`<rect key=${index} class="bar ${span.kind} ${span.failed ? "failed" : ""}" x=${from} y=${row * ROW + 3} width=${to - from} height=${ROW - 6} rx="4" role="button" tabindex="0" aria-label=${label}
+          onClick=${() => show(span)} onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(span); } }}><title>${label}</title></rect>`;
+      })}</svg></div></section>`;
+}
+
+// Words of steps that would stand on each other are left out.
+function apart(marks, x) {
+  let last = LEFT;
+  return marks.map((mark) => {
+    const isFar = x(mark.at) - last > 44;
+    if (isFar) last = x(mark.at);
+    return { ...mark, isFar };
+  });
+}
+
+// Calls that ran side by side stand in rows of their own.
+function placed(spans, end) {
+  const ends = [];
+  return spans.map((span) => {
+    if (span.kind === "model") return [0, span];
+    let row = ends.findIndex((each) => each <= span.start);
+    if (row < 0) row = ends.length;
+    ends[row] = span.end || end;
+    return [row + 1, span];
+  });
+}

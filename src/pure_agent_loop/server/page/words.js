@@ -1,0 +1,100 @@
+// What the page says, in English and Chinese. `t` looks a sentence up in the language of now.
+import { signal } from "./html.js";
+
+const WORDS = {
+  new: ["New conversation", "新对话"],
+  search: ["Search conversations", "搜索对话"],
+  sessions: ["Conversations", "对话列表"],
+  noSessions: ["No conversations yet", "还没有对话"],
+  untitled: ["Untitled", "无标题"],
+  message: ["Message", "消息"],
+  placeholder: ["Ask {agent} anything", "向 {agent} 提问"],
+  placeholderSteer: ["Say something to the run at work", "对正在运行的任务说点什么"],
+  send: ["Send", "发送"],
+  steer: ["Steer", "引导"],
+  stop: ["Stop", "停止"],
+  attach: ["Attach images", "添加图片"],
+  remove: ["Remove", "移除"],
+  welcome: ["What shall we do?", "今天要做什么？"],
+  welcomeHint: ["Enter sends, Shift+Enter makes a new line. You can leave: the work goes on.",
+    "按 Enter 发送，Shift+Enter 换行。可以离开页面：任务会继续运行。"],
+  agent: ["Agent", "智能体"],
+  you: ["You", "你"],
+  thinking: ["Thinking", "思考过程"],
+  running: ["running", "运行中"],
+  done: ["done", "完成"],
+  failed: ["failed", "失败"],
+  waiting: ["waiting for you", "等待你"],
+  copy: ["Copy", "复制"],
+  copied: ["Copied", "已复制"],
+  input: ["Input", "输入"],
+  output: ["Output", "输出"],
+  edit: ["Edit and resend", "编辑并重发"],
+  cancel: ["Cancel", "取消"],
+  fork: ["Fork", "分支"],
+  forkHere: ["Fork from here", "从此处分支"],
+  undo: ["Undo changes", "撤销更改"],
+  undone: ["Changed back: {files}", "已恢复：{files}"],
+  export: ["Export", "导出"],
+  delete: ["Delete", "删除"],
+  deleteSure: ["Delete for good?", "确定永久删除？"],
+  timeline: ["Timeline", "时间线"],
+  tasks: ["Tasks", "任务"],
+  noTasks: ["No tasks", "没有任务"],
+  close: ["Close", "关闭"],
+  menu: ["Conversations", "对话列表"],
+  theme: ["Theme", "主题"],
+  system: ["Auto", "自动"],
+  light: ["Light", "浅色"],
+  dark: ["Dark", "深色"],
+  language: ["Language", "语言"],
+  askCall: ["{tool} wants to run", "{tool} 请求运行"],
+  askYou: ["{tool} asks you", "{tool} 向你提问"],
+  allowOnce: ["Allow once", "允许一次"],
+  allowAlways: ["Always allow this kind", "始终允许此类"],
+  deny: ["Deny", "拒绝"],
+  reason: ["Reason, if you deny", "拒绝的理由（可选）"],
+  answer: ["Your answer", "你的回答"],
+  reply: ["Answer", "回答"],
+  connecting: ["Connecting…", "正在连接…"],
+  offline: ["No connection. Trying again…", "连接已断开，正在重试…"],
+  earlier: ["Show earlier messages", "显示更早的消息"],
+  latest: ["To the newest", "回到最新"],
+  loginTitle: ["Sign in", "登录"],
+  loginHint: ["Paste the token that pal serve printed, or open its link.", "粘贴 pal serve 输出的令牌，或打开它的链接。"],
+  token: ["Token", "令牌"],
+  login: ["Sign in", "登录"],
+  logout: ["Sign out", "退出"],
+  tokens: ["{n} tokens", "{n} 个 token"],
+  steps: ["{n} steps", "{n} 步"],
+  stepN: ["Step {n}", "第 {n} 步"],
+  model: ["Model", "模型"],
+  tool: ["Tool", "工具"],
+  ended: ["Ended: {why}", "已结束：{why}"],
+  retry: ["Trying again: {why}", "正在重试：{why}"],
+  denied: ["Refused: {tool}", "已拒绝：{tool}"],
+  answeredAllow: ["You allowed it", "你已允许"],
+  answeredDeny: ["You refused it", "你已拒绝"],
+  wentOn: ["The server was started again; the run goes on.", "服务器已重启，任务继续。"],
+  imageHidden: ["image: {alt}", "图片：{alt}"],
+  tooBig: ["{name} is too big (at most 5 MB).", "{name} 太大（最多 5 MB）。"],
+  wrongKind: ["{name} is no image of a known kind.", "{name} 不是支持的图片格式。"],
+  state: ["State", "状态"],
+  noRun: ["No run to show yet", "暂无可显示的运行"],
+  skip: ["To the message field", "跳到输入框"],
+  log: ["Conversation", "对话"],
+};
+
+const stored = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
+const store = (key, value) => { try { localStorage.setItem(key, value); } catch { /* a private window */ } };
+
+export const language = signal(stored("pal-language") || (/^zh\b/i.test(navigator.language) ? "zh" : "en"));
+export const theme = signal(stored("pal-theme") || "system");
+
+export function setLanguage(value) { language.value = value; store("pal-language", value); }
+export function setTheme(value) { theme.value = value; store("pal-theme", value); }
+
+export function t(name, about = {}) {
+  const found = WORDS[name][language.value === "zh" ? 1 : 0];
+  return found.replace(/\{(\w+)\}/g, (_, key) => String(about[key] ?? ""));
+}

@@ -1,0 +1,89 @@
+"""A server with agents for tests, as a process of its own: killed, and started again, it is what users have.
+
+python serving_program.py '{"folder": ..., "model": URL, ...}' prints the port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from pure_agent_loop import Agent, PermissionRules, RunContext, tool
+from pure_agent_loop.server import Person, create_app
+from pure_agent_loop.server.people import hash_of
+from pure_agent_loop.server.serving import Serving, bound, config_for
+from pure_agent_loop.server.settings import Settings
+
+given = json.loads(sys.argv[1])
+folder = Path(given["folder"])
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    with (folder / "effects").open("a") as file:
+        file.write(f"add {a} {b}\n")
+    return a + b
+
+
+@tool
+async def hold(name: str) -> str:
+    """Wait until a file is there."""
+    with (folder / "effects").open("a") as file:
+        file.write(f"hold {name}\n")
+    while not (folder / name).exists():
+        await asyncio.sleep(0.02)
+    return f"{name} is there"
+
+
+@tool
+def danger(what: str) -> str:
+    """Do something that a person has to allow."""
+    with (folder / "effects").open("a") as file:
+        file.write(f"danger {what}\n")
+    return f"did {what}"
+
+
+@tool
+async def wonder(ctx: RunContext[None], about: str) -> str:
+    """Ask the person."""
+    return f"the person says: {await ctx.ask(about)}"
+
+
+def agent() -> Agent:
+    return Agent(
+        "scripted",
+        "k",
+        given["model"],
+        tools=[add, hold, danger, wonder],
+        system_prompt="SECRET-PROMPT",
+        permission_rules=PermissionRules(ask=["danger"]),
+    )
+
+
+people = [
+    Person(name, frozenset(roles), hash_of(f"{name}-token-0123456789"))
+    for name, roles in given["people"].items()
+]
+limits = given["limits"]
+app = create_app(
+    {"helper": agent(), "other": agent()},
+    "owner-token-0123456789",
+    users=people,
+    user_header="X-User",
+    sessions=None if given.get("database") else folder / "sessions",
+    database=given.get("database"),
+    folder=folder / "server",
+    **limits,
+)
+sockets = bound("127.0.0.1", given.get("port", 0))
+settings = Settings(**limits)
+
+
+def ready() -> None:
+    print(sockets.getsockname()[1], flush=True)
+
+
+Serving(config_for(app, settings, "127.0.0.1", 0), settings.grace, ready).run([sockets])

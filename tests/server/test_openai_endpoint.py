@@ -1,0 +1,198 @@
+"""The clients of OpenAI, on agents."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+from tests.server.conftest import OWNER
+
+from pure_agent_loop.testing import Gate, call, deltas
+
+HELLO = [{"role": "user", "content": "hello"}]
+LOOK = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look at a page.",
+        "parameters": {"type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]},
+    },
+}
+
+
+def client_of(server, token=OWNER):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=token, max_retries=0, timeout=60)
+
+
+def test_an_agent_is_a_model(serve):
+    server = serve([deltas("Hel", "lo."), deltas("Hel", "lo.")])
+    with client_of(server) as client:
+        assert [each.id for each in client.models.list()] == ["helper", "other"]
+        assert client.models.retrieve("other").id == "other"
+        answer = client.chat.completions.create(model="helper", messages=HELLO)
+        assert answer.choices[0].message.content == "Hello."
+        assert answer.choices[0].finish_reason == "stop"
+        assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
+        options = {"include_usage": True}
+        stream = client.chat.completions.create(
+            model="helper", messages=HELLO, stream=True, stream_options=options
+        )
+        chunks = list(stream)
+        assert [each.choices[0].delta.content for each in chunks[:-1]] == ["", "Hel", "lo.", None]
+        assert chunks[-1].usage.total_tokens > 0
+        assert not chunks[-1].choices
+
+
+def test_its_tools_run_there_and_those_of_the_caller_come_back(serve):
+    seen = []
+
+    def model(request):
+        seen.append(request.body)
+        roles = [each["role"] for each in request.body["messages"]]
+        if roles.count("tool") == 0:
+            return call("add", a=1, b=2)
+        if roles.count("tool") == 1:
+            return call("look", page="one")
+        return deltas("It is ", "three.")
+
+    server = serve(model)
+    messages = [{"role": "system", "content": "Be brief."}, *HELLO]
+    with client_of(server) as client:
+        first = client.chat.completions.create(model="helper", messages=messages, tools=[LOOK])
+        assert first.choices[0].finish_reason == "tool_calls"
+        (wanted,) = first.choices[0].message.tool_calls
+        assert (wanted.function.name, json.loads(wanted.function.arguments)) == ("look", {"page": "one"})
+        assert server.effects() == ["add 1 2"]
+        messages.append(first.choices[0].message.model_dump(exclude_none=True))
+        messages.append({"role": "tool", "tool_call_id": wanted.id, "content": "a page"})
+        stream = client.chat.completions.create(model="helper", messages=messages, tools=[LOOK], stream=True)
+        text = "".join(each.choices[0].delta.content or "" for each in stream)
+        assert text == "It is three."
+        assert server.effects() == ["add 1 2"]
+        results = [each["content"] for each in seen[-1]["messages"] if each["role"] == "tool"]
+        assert results == ["3", "a page"]
+        assert seen[-1]["messages"][0]["content"] == "SECRET-PROMPT\n\nBe brief."
+
+
+def test_responses(serve):
+    def model(request):
+        roles = [each["role"] for each in request.body["messages"]]
+        if roles.count("tool") == 0:
+            return call("add", a=1, b=2)
+        if roles.count("tool") == 1:
+            return call("look", page="one")
+        return deltas("It is ", "three.")
+
+    server = serve(model)
+    look = {"type": "function", **LOOK["function"]}
+    with client_of(server) as client:
+        first = client.responses.create(model="helper", instructions="Be brief.", input="hello", tools=[look])
+        assert (first.status, first.model_extra["store"]) == ("completed", False)
+        (wanted,) = first.output
+        assert (wanted.name, json.loads(wanted.arguments)) == ("look", {"page": "one"})
+        items = [{"role": "user", "content": "hello"}, wanted.model_dump(exclude_none=True)]
+        items.append({"type": "function_call_output", "call_id": wanted.call_id, "output": "a page"})
+        with client.responses.stream(model="helper", input=items, tools=[look]) as stream:
+            kinds = [each.type for each in stream]
+            answer = stream.get_final_response()
+        assert answer.output_text == "It is three."
+        assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 0
+        assert kinds == [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.output_text.delta",
+            "response.output_text.delta",
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.completed",
+        ]
+        assert server.effects() == ["add 1 2"]
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.create(model="helper", input="x", previous_response_id=answer.id)
+        assert refused.value.param == "previous_response_id"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"n": 2}, {"logprobs": True}, {"functions": [{}]}, {"audio": {}}, {"tool_choice": "required"},
+     {"tools": [{"type": "custom"}]}, {"store": True}, {"web_search_options": {}}],
+    ids=lambda field: next(iter(field)),
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(idle, field):
+    with client_of(idle) as client, pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="helper", messages=HELLO, **field)
+    assert refused.value.param == next(iter(field))
+    assert refused.value.type == "invalid_request_error"
+
+
+@pytest.fixture(scope="module")
+def idle(serve):
+    """A server whose model is never asked."""
+    return serve([])
+
+
+def test_who_may_not_ask_reads_an_error_of_openai(idle):
+    with client_of(idle, "wrong") as client, pytest.raises(openai.AuthenticationError) as refused:
+        client.models.list()
+    assert refused.value.body["type"] == "invalid_request_error"
+    with client_of(idle) as client, pytest.raises(openai.NotFoundError) as refused:
+        client.chat.completions.create(model="nobody", messages=HELLO)
+    assert refused.value.code == "model_not_found"
+
+
+def test_fields_reach_the_model_and_unknown_ones_are_named(serve):
+    seen = []
+
+    def model(request):
+        seen.append(request.body)
+        return deltas("Yes.")
+
+    server = serve(model)
+    with client_of(server) as client:
+        answer = client.chat.completions.with_raw_response.create(
+            model="helper",
+            messages=HELLO,
+            temperature=0.1,
+            top_p=0.5,
+            seed=7,
+            stop=["END"],
+            max_tokens=50,
+            tools=[LOOK],
+            tool_choice={"type": "function", "function": {"name": "look"}},
+            extra_body={"x_unknown": 1},
+        )
+    assert answer.headers["x-ignored-fields"] == "x_unknown"
+    wanted = {"temperature": 0.1, "top_p": 0.5, "seed": 7, "stop": ["END"], "max_tokens": 50}
+    assert {name: seen[0][name] for name in wanted} == wanted
+    assert seen[0]["tool_choice"] == {"type": "function", "function": {"name": "look"}}
+    assert "x_unknown" not in seen[0]
+
+
+def test_who_leaves_stops_the_run(serve):
+    gate, left = Gate(), []
+
+    def model(request):
+        left.append(request.left)
+        return deltas("It ", gate, "goes on.")
+
+    server = serve(model)
+    with client_of(server) as client:
+        stream = client.chat.completions.create(model="helper", messages=HELLO, stream=True)
+        for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        stream.close()
+        left[0].wait(30)
+    gate.open()
+
+
+def test_nobody_allows_what_a_person_must_allow(serve):
+    server = serve([call("danger", what="it"), deltas("I may not.")])
+    with client_of(server) as client:
+        answer = client.chat.completions.create(model="helper", messages=HELLO)
+    assert answer.choices[0].message.content == "I may not."
+    assert server.effects() == []

@@ -1,0 +1,250 @@
+"""The page in a real browser, on a real server with a scripted model."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from playwright.sync_api import expect
+from tests.server.browser import Visit, chromium
+
+from pure_agent_loop.testing import Gate, call, deltas
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that has somebody visit a server; at the end nothing may have gone wrong on the page."""
+    visits = []
+
+    def begin(server, **about):
+        visits.append(Visit(browser, server, **about))
+        return visits[-1].enter()
+
+    yield begin
+    for each in visits:
+        each.close()
+
+
+def test_an_answer_streams_beside_a_call_and_finished_blocks_stay(serve, visit):
+    gate = Gate()
+    answer = deltas(
+        "It **rains**.\n\nTake ", "an umbrella.\n\nAnd ", gate, "boots.\n\n```python\nx = 1\n```\n"
+    )
+    guest = visit(serve([call("add", a=1, b=2), answer]))
+    assert "token" not in guest.page.url
+    guest.say("What is 1 + 2?")
+    guest.wait(".answer .block", 3)
+    guest.page.evaluate("document.querySelector('.answer .block').dataset.kept = 'yes'")
+    assert guest.texts(".call .tool") == ["add"]
+    expect(guest.page.locator(".call .mark")).to_have_attribute("aria-label", "done")
+    gate.open()
+    guest.wait(".end")
+    assert guest.page.locator(".answer .block").first.get_attribute("data-kept") == "yes"
+    assert guest.texts(".answer strong") == ["rains"]
+    guest.wait(".answer .hljs-number")
+    guest.page.click(".call summary")
+    expect(guest.page.locator(".call pre").last).to_have_text("3")
+    guest.page.click("text=Timeline")
+    guest.wait(".bar.model", 2)
+    guest.wait(".bar.tool")
+    assert "umbrella" in guest.page.locator("[role=log]").inner_text()  # what a screen reader is told
+    assert guest.page.evaluate("window.violations") == []
+
+
+def test_stop_and_steer(serve, visit):
+    server = serve([call("hold", name="never"), "unused"])
+    guest = visit(server)
+    guest.say("Wait")
+    guest.wait(".call.running")
+    guest.say("Hurry up")
+    expect(guest.page.locator(".said.steer")).to_have_text("Hurry up")
+    guest.page.click("text=Stop")
+    guest.wait(".end.bad")
+    expect(guest.page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def test_questions_are_allowed_and_refused(serve, visit):
+    script = [call("danger", what="one"), "First.", call("danger", what="two"), "Second."]
+    server = serve([*script, call("wonder", about="Which colour?"), "Third."])
+    guest = visit(server)
+    guest.say("Do one")
+    guest.page.get_by_role("button", name="Allow once").click()
+    guest.wait(".end")
+    assert server.effects() == ["danger one"]
+    assert "started again" not in guest.page.inner_text(".log")
+    guest.say("Do two")
+    guest.page.get_by_label("Reason, if you deny").fill("Too risky")
+    guest.page.get_by_role("button", name="Deny").click()
+    guest.wait(".end", 2)
+    assert server.effects() == ["danger one"]
+    guest.say("Ask me")
+    guest.page.get_by_label("Your answer").fill("Green")
+    guest.page.get_by_role("button", name="Answer", exact=True).click()
+    guest.wait(".end", 3)
+    guest.page.locator(".call summary").last.click()
+    expect(guest.page.locator(".call pre").last).to_contain_text("the person says: Green")
+
+
+def test_a_question_comes_into_view(serve, visit):
+    server = serve(["```python\nx = 1\n```\n\n" * 30, call("danger", what="one"), "Done."])
+    guest = visit(server)
+    guest.say("Tell a lot")
+    guest.wait(".end")
+    guest.say("Do one")
+    allow = guest.page.get_by_role("button", name="Allow once")
+    expect(allow).to_be_in_viewport(ratio=1)
+    allow.click()
+    guest.wait(".end", 2)
+
+
+def test_reload_and_a_second_window_in_mid_run(serve, visit):
+    gate = Gate()
+    guest = visit(serve([call("add", a=1, b=2), deltas("One ", "two ", gate, "three.")]))
+    guest.say("Count")
+    guest.page.wait_for_selector(".answer >> text=One two")
+    second = guest.window()
+    second.goto(guest.page.url)
+    second.wait_for_selector(".answer >> text=One two")
+    guest.page.reload()
+    guest.page.wait_for_selector(".answer >> text=One two")
+    gate.open()
+    for page in (guest.page, second):
+        guest.wait(".end", page=page)
+        assert guest.texts(".answer", page) == ["One two three."]
+        assert guest.texts(".said .bubble", page) == ["Count"]
+        assert guest.texts(".call .tool", page) == ["add"]
+
+
+def test_a_server_killed_in_mid_run_loses_nothing_and_says_nothing_twice(serve, visit):
+    gate = Gate()
+    script = [call("add", a=1, b=2), deltas("So ", gate, "it is 3."), deltas("So ", "it is 3.")]
+    server = serve(script)
+    guest = visit(server)
+    guest.say("Work")
+    guest.page.wait_for_selector(".answer >> text=So")
+    server.kill()
+    guest.page.wait_for_selector(".offline")
+    gate.open()
+    server.start()
+    guest.wait(".end")
+    assert guest.texts(".answer") == ["So it is 3."]
+    assert guest.texts(".call .tool") == ["add"]
+    assert server.effects() == ["add 1 2"]
+    expect(guest.page.locator(".offline")).to_have_count(0)
+    expect(guest.page.locator(".log")).to_contain_text("The server was started again")
+    shown = guest.page.inner_text(".column")
+    guest.page.reload()
+    guest.wait(".end")
+    assert guest.page.inner_text(".column") == shown
+
+
+def test_edit_fork_search_and_delete(serve, visit):
+    guest = visit(serve(["First.", "Second.", "Other.", "Again."]))
+    guest.say("alpha")
+    guest.wait(".end")
+    guest.say("beta")
+    guest.wait(".end", 2)
+    before = guest.page.url
+    guest.page.locator(".said").last.hover()
+    guest.page.get_by_role("button", name="Edit and resend").last.click()
+    guest.page.locator(".editing textarea").fill("gamma")
+    guest.page.locator(".editing .primary").click()
+    guest.page.wait_for_selector(".answer >> text=Other.")
+    assert guest.page.url != before
+    assert guest.texts(".said .bubble") == ["alpha", "gamma"]
+    assert guest.texts(".answer") == ["First.", "Other."]
+    guest.page.get_by_role("button", name="Fork", exact=True).click()
+    guest.wait(".sessions li", 3)
+    guest.page.get_by_role("searchbox").fill("nothing like it")
+    expect(guest.page.locator(".sessions li")).to_have_count(0)
+    guest.page.get_by_role("searchbox").fill("ALPHA")
+    guest.wait(".sessions li", 1)
+    count = guest.page.locator(".sessions li").count()
+    guest.page.locator(".sessions li").first.hover()
+    guest.page.locator(".sessions li .icon").first.click()
+    guest.page.get_by_role("button", name="Delete", exact=True).click()
+    expect(guest.page.locator(".sessions li")).to_have_count(count - 1)
+
+
+def test_an_image_goes_to_the_model(serve, visit):
+    seen = []
+
+    def handler(request):
+        seen.append(request.messages[-1]["content"])
+        return "A pixel."
+
+    guest = visit(serve(handler))
+    image = {"name": "pixel.png", "mimeType": "image/png", "buffer": PIXEL}
+    guest.page.set_input_files("#files", [image])
+    guest.wait(".media img")
+    guest.say("What is this?")
+    guest.wait(".end")
+    assert [part["type"] for part in seen[0]] == ["text", "image_url"]
+    guest.page.set_input_files(
+        "#files", [{"name": "x.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}]
+    )
+    expect(guest.page.get_by_role("alert")).to_contain_text("x.svg")
+
+
+def test_in_chinese_on_a_phone(serve, visit):
+    phone = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
+    guest = visit(serve(["好的。"]), locale="zh-CN", **phone)
+    assert guest.page.get_attribute("html", "lang") == "zh-CN"
+    guest.page.get_by_role("textbox", name="消息").fill("你好")
+    guest.page.get_by_role("button", name="发送").tap()
+    guest.page.wait_for_selector(".answer >> text=好的。")
+    assert guest.page.evaluate("document.documentElement.scrollWidth") <= 390
+    guest.page.get_by_role("button", name="对话列表").tap()
+    guest.page.get_by_label("语言").select_option("en")
+    expect(guest.page.get_by_role("button", name="New conversation")).to_be_visible()
+
+
+def test_with_the_keyboard_only(serve, visit):
+    guest = visit(serve([call("danger", what="it"), "Done."]))
+    keys = guest.page.keyboard
+
+    def to(name):
+        for _ in range(60):
+            keys.press("Tab")
+            focused = guest.page.evaluate(
+                "document.activeElement.getAttribute('aria-label') || document.activeElement.id "
+                "|| document.activeElement.textContent"
+            )
+            if name in focused:
+                return
+        raise AssertionError(name)
+
+    to("To the message field")
+    keys.press("Enter")
+    keys.type("Do it")
+    keys.press("Enter")
+    guest.wait(".card")
+    to("To the message field")
+    to("Allow once")
+    keys.press("Enter")
+    guest.page.wait_for_selector(".answer >> text=Done.")
+    guest.page.locator(".call summary").focus()
+    keys.press("Enter")
+    guest.wait(".call[open] pre", 2)
+
+
+def test_without_a_token_and_with_a_wrong_one(serve, browser):
+    guest = Visit(browser, serve(["unused"]))
+    guest.page.goto(guest.server.url)
+    guest.page.get_by_label("Token").fill("wrong-token-0123456789")
+    guest.page.get_by_role("button", name="Sign in").click()
+    expect(guest.page.get_by_role("alert")).to_contain_text("nobody")
+    guest.page.get_by_label("Token").fill("owner-token-0123456789")
+    guest.page.get_by_role("button", name="Sign in").click()
+    guest.page.wait_for_selector("#message")
+    guest.close()
