@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.screens import Screen
+
+from pure_agent_loop.testing import ScriptedServer
 
 PATIENCE = 60
 _FOREIGN = ("PAL_", "OPENAI_", "NO_COLOR", "FORCE_COLOR", "PURE_AGENT_LOOP", "COLUMNS", "PYTHON")
@@ -52,3 +55,37 @@ class Pal:
 @pytest.fixture
 def pal(tmp_path: Path) -> Pal:
     return Pal(tmp_path)
+
+
+@pytest.fixture
+def screen_class():
+    """What a conversation is shown on."""
+    return Screen
+
+
+@pytest.fixture
+def chat(pal, screen_class):
+    """Opens a conversation on a script."""
+    opened = []
+
+    def open_chat(script, *words, **size):
+        server = ScriptedServer(**script) if isinstance(script, dict) else ScriptedServer(script)
+        opened.append(server.__enter__())
+        pal.use(server)
+        screen = screen_class(pal, *words, **size)
+        opened.append(screen)
+        screen.server = server
+        if not words:
+            screen.until("Type a task")
+        return screen
+
+    yield open_chat
+    for each in reversed(opened):
+        each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def source(pal):
+    (pal.workspace / "src").mkdir()
+    (pal.workspace / "src" / "a.py").write_text("one\nlast\n")
+    return pal.workspace / "src" / "a.py"

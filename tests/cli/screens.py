@@ -62,6 +62,16 @@ class Screen:
     def all(self) -> str:
         return "\n".join([*self.history, *self.lines])
 
+    @property
+    def coloured(self) -> str:
+        """All that was written, with the sequences in it."""
+        return self.written.decode(errors="replace")
+
+    def kill(self) -> None:
+        """As a power cut does it."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
     def type(self, keys: str) -> None:
         data = keys.encode()
         while data:  # the other side may be slow to read

@@ -87,6 +87,29 @@ SEQUENCES = [
     "\x1b[\x1b[2JA",
     "&#27;[2J&#x9b;2J&#13;x&#8238;y&#x200f;",
     "<\x1b[2J> [a](<\x1b]0;t\x07>) ![\x1b[2J](\x1b[2J) `\x1b[2J`",
+    "\x1b]8;;https://good.example\x1b\\\x1b]8;;https://evil.example\x1b\\good.example",
+    "[https://good.example](https://evil.example/\x1b]8;;x\x07)",
+    "\x1b]52;;\x07\x1b]52;c0;!\x07",  # the clipboard emptied, and a cut buffer
+    "\x1b]52;c;" + "QUFB" * 2_000,  # it never ends
+    "\x1b]99;i=1:d=0;notice\x1b\\",  # notices, progress bars, prompts of other terminals
+    "\x1b]9;4;1;50\x07",
+    "\x1b]633;E;rm -rf /\x07",
+    "\x1b]1337;SetUserVar=a=QQ==\x07\x1b]1337;Copy=:QUFB\x07",
+    "\x1b]22;pointer\x07\x1b]104\x07\x1b]110\x07",
+    "\x1bPtmux;\x1b\x1b]52;c;QUFB\x07\x1b\\",  # through tmux and screen
+    "\x1bP\x1b]0;t\x07\x1b\\",
+    "\x90tmux;\x1b\x1b[2J\x9c",
+    "\x1b_G" + "a=T,f=100,t=f;L2V0Yy9wYXNzd2Q=" + "\x1b\\",  # an image out of a file
+    "\x9fapplication\x9c\x9eprivate\x9c\x98string\x9c",
+    "\u061c\u2066abc\u2069\u2068def\u2069\u202a\u202b\u202c",  # order of reading
+    "user\u2066\u2069\u202e // admin\u202c",
+    "\x1b[?1004h\x1b[?9001h\x1b[?2031h\x1b[?996n",  # modes that make it type
+    "\x1b[>q\x1b[?u\x1b[14t\x1b[18t\x1bZ",
+    "\x1b%G\x1b%@\x1b=\x1b>\x1b[!p",  # character sets, keypads, a soft reset
+    "\x1b[3;1;5;6$x\x1b[1;1;9;9$z\x1b[65;1;1;5;5;1;1;1$v",  # rectangles
+    "\x1b[0 q\x1b[1$}\x1b[2$~\x1b[1 @",
+    "ab\x1b[D\x1b[Dcd\x1bM\x1bD\x1bE",
+    "\U000e0020\U000e0072\U000e006d\ufff9x\ufffay\ufffb",  # tags and notes that nobody sees
 ]
 COLOUR = re.compile("\x1b\\[[0-9;]{1,12}m")
 ORDER = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -153,8 +176,8 @@ def everything(screen: Transcript, text: str) -> str:
     return "\n".join(shown)
 
 
-def test_there_are_sixty_and_more():
-    assert len(set(SEQUENCES)) >= 60
+def test_there_are_eighty_and_more():
+    assert len(set(SEQUENCES)) >= 80
 
 
 @pytest.mark.parametrize("number", range(len(SEQUENCES)))

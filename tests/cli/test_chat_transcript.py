@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,9 +185,9 @@ def test_drawing_is_due_when_there_is_enough_to_draw():
     assert screen.is_due(1.2)
     screen.feed(Event.text_delta(1, "b"))
     assert not screen.is_due(1.3)
-    assert screen.is_due(1.9)
-    screen.feed(Event.text_delta(1, "c" * 80))
     assert screen.is_due(2.0)
+    screen.feed(Event.text_delta(1, "c" * 80))
+    assert screen.is_due(2.1)
     assert not screen.is_due(9.0)
     moving = screen_of(animation=True)
     moving.is_due(1.0)
@@ -197,3 +198,24 @@ def test_drawing_is_due_when_there_is_enough_to_draw():
 def test_wrong_values_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Transcript(**{"width": 80, **wrong})
+
+
+def test_the_screen_in_the_documentation():
+    screen = screen_of(80)
+    diff = "--- a\n+++ b\n@@ -3,1 +3,1 @@\n-assert add(1, 1) == 3\n+assert add(1, 1) == 2"
+    change = {"path": "tests/test_sum.py", "kind": "modified", "added": 1, "removed": 1, "diff": diff}
+    shown = screen.asked("mend the test")
+    screen.feed(at(Event.reasoning_delta(1, "word " * 412), 100.0))
+    for event in (
+        at(Event.reasoning(1, ""), 103.0),
+        Event.action(1, "read_file", {"path": "tests/test_sum.py"}, "1"),
+        Event.observation(1, "read_file", "\n".join("a" * 18), 0.01, "1"),
+        Event.action(2, "shell", {"command": "npm test"}, "2"),
+        Event.observation(2, "shell", "Error: command not found", 3.2, "2", True),
+        Event.file_change(2, change),
+        Event.text_delta(3, "The test expected a **wrong sum**."),
+        Event.thought(3, "The test expected a **wrong sum**."),
+    ):
+        shown += screen.feed(event)
+    page = Path(__file__).parents[2] / "docs" / "screen.md"
+    assert f"```text\n{shown}```" in page.read_text(encoding="utf-8")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 import threading
 from pathlib import Path
 
 import pytest
+from tests.cli.conversations import Held, idle, leave, said
 from tests.cli.screens import (
     ALT_ENTER,
     CTRL_B,
@@ -20,71 +20,17 @@ from tests.cli.screens import (
     ENTER,
     ESC,
     TAB,
-    Screen,
 )
 
-from pure_agent_loop.testing import ScriptedServer, answer, call, quota_exceeded
+from pure_agent_loop.testing import answer, call, quota_exceeded, status
 
 ROOT = Path(__file__).parents[2]
 SHELL = answer("", call("shell", command="touch made && echo hello > said", changes=True))
+DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c02"
+    "0000000b4944415478da6364f80f00010501012718e3660000000049454e44ae426082"
+)
 EDIT = answer("", call("edit_file", path="src/a.py", old_text="one\n", new_text="two\n"))
-
-
-@pytest.fixture
-def chat(pal):
-    """Opens a conversation on a script."""
-    opened = []
-
-    def open_chat(script, *words, **size):
-        server = ScriptedServer(**script) if isinstance(script, dict) else ScriptedServer(script)
-        opened.append(server.__enter__())
-        pal.use(server)
-        screen = Screen(pal, *words, **size)
-        opened.append(screen)
-        screen.server = server
-        if not words:
-            screen.until("Type a task")
-        return screen
-
-    yield open_chat
-    for each in reversed(opened):
-        each.__exit__(None, None, None)
-
-
-@pytest.fixture
-def source(pal):
-    (pal.workspace / "src").mkdir()
-    (pal.workspace / "src" / "a.py").write_text("one\nlast\n")
-    return pal.workspace / "src" / "a.py"
-
-
-class Held:
-    """Answers of a server that wait until a test has seen what it wants to see."""
-
-    def __init__(self, *script):
-        self.go, self.seen, self._script = threading.Event(), [], list(script)
-
-    async def __call__(self, request):
-        self.seen.append(request)
-        if len(self.seen) == 1:
-            await asyncio.get_running_loop().run_in_executor(None, self.go.wait, 60)
-        return self._script.pop(0)
-
-
-def leave(screen):
-    screen.type(CTRL_D)
-    assert screen.end() == 0
-
-
-def idle(screen):
-    """Wait until nothing goes on: the last line does not count seconds."""
-    screen.until(lambda screen: screen.text and not re.search(r" \d+ s\b", screen.text.splitlines()[-1]))
-
-
-def said(request):
-    """What the person said last, as the server got it."""
-    body = request.body if hasattr(request, "body") else request
-    return [each["content"] for each in body["messages"] if each["role"] == "user"][-1]
 
 
 class TestTalking:
@@ -153,8 +99,8 @@ class TestTalking:
         screen.type("go" + ENTER)
         screen.until("A bold word")
         leave(screen)
-        assert b"\x1b[1m" not in screen.written
-        assert b"\x1b[3" not in screen.written
+        assert "\x1b[1m" not in screen.coloured
+        assert "\x1b[3" not in screen.coloured
 
     def test_a_new_size_in_the_middle_of_an_answer(self, chat):
         held = Held("After **all**.")
@@ -255,8 +201,7 @@ class TestWhileItWorks:
         screen = chat({"handler": held})
         screen.type("begin" + ENTER)
         screen.until(lambda screen: held.seen)
-        screen.process.send_signal(signal.SIGKILL)
-        screen.process.wait(60)
+        screen.kill()
         held.go.set()
         screen = chat(["Here I am."], "-c")
         screen.until("it goes on")
@@ -392,8 +337,7 @@ class TestQuestions:
 
     def test_a_question_survives_the_process(self, chat, pal):
         screen = self.asked(chat)
-        screen.process.send_signal(signal.SIGKILL)
-        screen.process.wait(60)
+        screen.kill()
         screen = chat(["Made."], "-c")
         screen.until("y yes, once")
         screen.type("y" + ENTER)
@@ -456,22 +400,6 @@ class TestCommands:
         screen.type("third" + ENTER)
         screen.until("Three.")
         assert len(screen.server.requests[2].body["messages"]) == 2
-        leave(screen)
-
-    def test_undo_shows_first_and_redo(self, chat, source):
-        screen = chat([EDIT, "Done."], "chat", "--allow", "edit_file", "go")
-        screen.until("Done.")
-        screen.type("/undo" + ENTER)
-        screen.until("would be changed back: src/a.py")
-        assert source.read_text() == "two\nlast\n"
-        screen.type("/undo yes" + ENTER)
-        screen.until("src/a.py changed back")
-        assert source.read_text() == "one\nlast\n"
-        screen.type("/redo" + ENTER)
-        screen.until("(?s)changed back.*changed back.*changed back")
-        assert source.read_text() == "two\nlast\n"
-        screen.type("/diff" + ENTER)
-        screen.until("two")
         leave(screen)
 
     def test_one_of_the_project_is_trusted_once(self, chat, pal):
@@ -540,17 +468,30 @@ class TestCommands:
         screen.until("> read @src/a.py")
 
     def test_an_image_by_its_path(self, chat, pal):
-        (pal.workspace / "dot.png").write_bytes(
-            bytes.fromhex(
-                "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c02"
-                "0000000b4944415478da6364f80f00010501012718e3660000000049454e44ae426082"
-            )
-        )
+        (pal.workspace / "dot.png").write_bytes(DOT)
         screen = chat(["A dot."])
         screen.type("what is @dot.png ?" + ENTER)
         screen.until("A dot.")
         content = screen.server.requests[0].body["messages"][-1]["content"]
         assert [each["type"] for each in content] == ["text", "image_url"]
+        leave(screen)
+
+
+class TestUndo:
+    def test_undo_shows_first_and_redo(self, chat, source):
+        screen = chat([EDIT, "Done."], "chat", "--allow", "edit_file", "go")
+        screen.until("Done.")
+        screen.type("/undo" + ENTER)
+        screen.until("would be changed back: src/a.py")
+        assert source.read_text() == "two\nlast\n"
+        screen.type("/undo yes" + ENTER)
+        screen.until("src/a.py changed back")
+        assert source.read_text() == "one\nlast\n"
+        screen.type("/redo" + ENTER)
+        screen.until("(?s)changed back.*changed back.*changed back")
+        assert source.read_text() == "two\nlast\n"
+        screen.type("/diff" + ENTER)
+        screen.until("two")
         leave(screen)
 
 
@@ -567,6 +508,7 @@ class TestFences:
         screen.until("step 2")
         screen.until("30 tokens")
         shown = screen.all[screen.all.index("· Type a task") :].rstrip()
+        shown = re.sub(r"\d+\.\d s, ", "", shown)  # a slow machine says how long a call took
         assert shown in (ROOT / "docs" / "terminal.md").read_text()
         leave(screen)
 
@@ -613,6 +555,34 @@ class TestFences:
         screen = chat([answer(attack, call("list_dir", path=attack)), attack + " end"])
         screen.type("go" + ENTER)
         screen.until("ok end")
+        for bad in (b"\x07", b"\x1b]0;", b"\x1b[2J", b"\x1bP", "\u202e".encode(), "\x9b".encode()):
+            assert bad not in screen.written
+        leave(screen)
+
+    def test_no_name_that_somebody_chose_controls_the_terminal(self, chat, pal):
+        attack = "x\x1b]0;owned\x07\x1b[2J\x9b1m\x1bPq\x1b\\\u202ey"
+        home = pal.workspace.parent / "home"
+        for place, head in [
+            ("skills/spy/SKILL.md", f'name: spy\ndescription: "{attack.encode("unicode_escape").decode()}"'),
+            ("agents/mole.md", f'name: mole\ndescription: "{attack.encode("unicode_escape").decode()}"'),
+            ("commands/leak.md", f'description: "{attack.encode("unicode_escape").decode()}"'),
+        ]:
+            (home / place).parent.mkdir(parents=True)
+            (home / place).write_text(f"---\n{head}\n---\n{attack}\n")
+        named = "owned\\u001b]0;owned\\u0007\\u001b[2J\\u009b1m\\u202e"
+        (home / "pal.toml").write_text(f'model = "{named}"\n[rules]\nallow = ["fetch(url={named})"]\n')
+        (pal.workspace / "owned\x1b]0;owned\x07\x1b[2J.png").write_text("")
+        screen = chat([status(400, attack)], "chat", "--subagents", attack, rows=60)
+        screen.until("error: ")
+        idle(screen)
+        for command in ("/skills", "/agents", "/permissions", "/sessions", "/model", "/help", "/tools"):
+            screen.type(command + ENTER)
+            screen.type("/cost" + ENTER)
+            screen.until("tokens in")
+        for typed in ("/le", "@ow", "/sessions ", "/model ", "/permissions "):
+            screen.type(typed)
+            screen.until(f"> {typed}".rstrip())
+            screen.type("\x05\x15")
         for bad in (b"\x07", b"\x1b]0;", b"\x1b[2J", b"\x1bP", "\u202e".encode(), "\x9b".encode()):
             assert bad not in screen.written
         leave(screen)

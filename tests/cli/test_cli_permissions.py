@@ -119,7 +119,12 @@ class TestWithoutTerminal:
         assert done.returncode == DENIED
         assert result["stop_reason"] == "waiting_permission"
         assert result["questions"] == [
-            {"tool": "calculator", "args": {"expression": "6*7"}, "reason": "the rule 'calc*'"}
+            {
+                "call_id": "call_2",
+                "tool": "calculator",
+                "args": {"expression": "6*7"},
+                "reason": "the rule 'calc*'",
+            }
         ]
 
     def test_other_results_have_no_questions(self, pal):

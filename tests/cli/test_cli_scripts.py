@@ -218,7 +218,7 @@ class TestPaper:
         return done.stdout.split()
 
     def test_bash_completes_commands_options_and_values(self):
-        assert self.complete("pal", "se") == ["sessions"]
+        assert self.complete("pal", "ses") == ["sessions"]
         assert set(COMMANDS) <= set(self.complete("pal", ""))
         assert self.complete("pal", "--contin") == ["--continue"]
         assert self.complete("pal", "sessions", "re") == ["repair"]

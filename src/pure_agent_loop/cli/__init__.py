@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
@@ -48,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(error: Exception, output: Output) -> int:
     if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
         output.fail(traceback.format_exc())
     elif isinstance(error, PureAgentLoopError):
         output.fail(safe_str(error))

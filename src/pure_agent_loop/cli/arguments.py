@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pure_agent_loop.budget import Price
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.profiles import THINKING_LEVELS
 from pure_agent_loop.support.numbers import positive, seconds
+
+if TYPE_CHECKING:
+    from pure_agent_loop.budget import Price
+    from pure_agent_loop.limits import LoopLimits
 
 DEFAULT_MAX_STEPS = 25
 DEFAULT_LISTED = 20
@@ -85,6 +86,8 @@ def add_model_choice(group: argparse._ArgumentGroup) -> None:
     Args:
         group: Where.
     """
+    from pure_agent_loop.llm.profiles import THINKING_LEVELS
+
     add_endpoint(group)
     group.add_argument("--temperature", type=number_from(0, 2), metavar="T", help="0 to 2")
     group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
@@ -134,6 +137,8 @@ def limits_of(options: argparse.Namespace) -> LoopLimits:
         raise ConfigError(
             "--max-cost needs --price IN,OUT: what a million tokens of this model cost, such as 0.15,0.60."
         )
+    from pure_agent_loop.limits import LoopLimits
+
     return LoopLimits(
         max_turns=options.max_steps,
         max_tokens=options.max_tokens,
@@ -183,6 +188,8 @@ def _amount(text: str) -> float:
 def _price(text: str) -> Price:
     try:
         numbers = [float(each) for each in text.split(",")]
+        from pure_agent_loop.budget import Price
+
         return Price(*numbers)
     except (ValueError, TypeError) as error:  # a ConfigError too
         raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error

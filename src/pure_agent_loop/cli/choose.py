@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.runs.choose import (
     LOCAL_KEY,
@@ -30,6 +31,7 @@ from pure_agent_loop.runs.choose import (
     show_url,
 )
 
+LISTING_SECONDS = 3.0
 Say = Callable[[str], None]
 TINY = "it is a tiny demonstration model and often wrong; for a real one: pal model pull qwen2.5-0.5b"
 
@@ -48,6 +50,8 @@ def choose(
     environ: Mapping[str, str],
     output: Output,
     configured: Configured = Configured(),  # noqa: B008 - it never changes
+    *,
+    prepared: bool = True,
 ) -> Choice:
     """Find the model to use, build its client, and say which one it is and why.
 
@@ -58,13 +62,14 @@ def choose(
         environ: The environment.
         output: Told what is used, and about slow steps.
         configured: What files of settings add.
+        prepared: Whether the client is made ready now; see `OpenAIClient`.
 
     Raises:
         PureAgentLoopError: There is nothing to use, or it cannot be started.
     """
     plan = plan_for(model, base_url, environ, configured)
     if isinstance(plan, Endpoint):
-        return _open_endpoint(plan, thinking, output.say)
+        return _open_endpoint(plan, thinking, output.say, prepared=prepared)
     return _open_embedded(plan, thinking, output.say, SlowSteps(output))
 
 
@@ -99,9 +104,31 @@ def plan_for(
     return found
 
 
-def _open_endpoint(plan: Endpoint, thinking: str, say: Say) -> Choice:
+def models_at(plan: Endpoint | Embedded) -> list[str]:
+    """The names of the models there; none if the server does not say.
+
+    Args:
+        plan: Of `plan_for`.
+    """
+    from pure_agent_loop.doctor.listing import get_json
+    from pure_agent_loop.doctor.values import Target
+    from pure_agent_loop.local.engine.models import list_models
+
+    if isinstance(plan, Embedded):
+        return [f"local:{listed.name}" for listed in list_models() if listed.path]
+    target = Target(plan.base_url, api_key=plan.api_key)
+    try:
+        found = asyncio.run(get_json(target, "/models", LISTING_SECONDS))
+    except PureAgentLoopError:
+        return []
+    rows = found.get("data") if isinstance(found, dict) else None
+    names = (row.get("id") for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+    return [name for name in names if isinstance(name, str) and name.strip()]
+
+
+def _open_endpoint(plan: Endpoint, thinking: str, say: Say, *, prepared: bool) -> Choice:
     name = plan.model or model_at(plan)
-    choice = choose_model(name, plan.api_key, plan.base_url, thinking)
+    choice = choose_model(name, plan.api_key, plan.base_url, thinking, prepared=prepared)
     say(f"using {choice.model} at {show_url(plan.base_url)} ({plan.why})")
     if plan.base_url.startswith("http:") and plan.api_key != LOCAL_KEY and not is_loopback(plan.base_url):
         say("warning: the key and everything else go over the network unencrypted (http)")

@@ -10,7 +10,7 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
-from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
+from pure_agent_loop.stop_reasons import STOP_REASONS
 
 DONE = 0
 FAILED = 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
@@ -18,9 +20,14 @@ from pure_agent_loop.cli.toolset import rules_of, suggest
 from pure_agent_loop.cli.view import Outcome, Progress, is_question
 from pure_agent_loop.cli.which_session import Place
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.support.terminal import one_line, safe_text
+
+_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*\s*$|\Z)", re.M | re.S)
+
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.kernel.state import QueryState
 
 
 class OneRun:
@@ -45,7 +52,7 @@ class OneRun:
         place: Place,
     ) -> None:
         self._format: str = options.output_format
-        self._quiet: bool = options.quiet or self._format == "stream-json"
+        self._quiet: bool = options.quiet or self._format in ("stream-json", "code")
         self._output = output
         self._workspace = workspace
         self._progress = Progress(output, quiet=self._quiet)
@@ -56,13 +63,14 @@ class OneRun:
         self._options = options
         self._model = model
 
-    def run(self, agent: Agent, task: str | None, *, first: bool = True) -> int:
+    def run(self, agent: Agent, task: str | None, *, first: bool = True, media: Sequence[Path] = ()) -> int:
         """Do a task and return the exit code.
 
         Args:
             agent: Who does it.
             task: The task; None to go on with what was being done.
             first: No other one stands before it in the same output.
+            media: Images and PDF that come with it.
 
         Raises:
             PureAgentLoopError: It cannot begin.
@@ -70,7 +78,7 @@ class OneRun:
         """
         token = CancelToken()
         begun = time.monotonic()
-        prepared = self._place.prepare(agent, task, token, self._output.say)
+        prepared = self._place.prepare(agent, task, token, self._output.say, media=media)
         kept_questions = self._kept_questions(agent, prepared.state)
         self._begin(first=first)
         with (
@@ -121,6 +129,8 @@ class OneRun:
         outcome = self._outcome
         if self._format == "text":
             self._write_answer()
+        elif self._format == "code":
+            self._output.result(f"{safe_text(code_of(outcome.content))}\n")
         else:
             kind = {"type": "result"} if self._format == "stream-json" else {}
             self._output.json({**kind, **outcome.to_dict(), **self._names})
@@ -139,6 +149,16 @@ class OneRun:
         already = safe_text(self._progress.shown_answer).strip("\n")
         if answer and answer != already:
             self._output.result(f"{answer}\n")
+
+
+def code_of(answer: str) -> str:
+    """The first piece of code between fences, or all of a text that has none.
+
+    Args:
+        answer: Markdown.
+    """
+    found = _CODE.search(answer)
+    return (found[2] if found else answer).strip("\n")
 
 
 def _footer(outcome: Outcome, seconds: float) -> str:

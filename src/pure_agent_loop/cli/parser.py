@@ -29,6 +29,7 @@ COMMANDS = {
     "replay": ("replay", "replay", "run a session again, offline, and compare"),
     "audit": ("audit", "audit", "see which tools were called, and check that the record is whole"),
     "undo": ("undo", "undo", "take back what a step changed in the workspace"),
+    "serve": ("serve", "serve", "serve agents to pages and programs"),
     "worker": ("worker", "worker", "work on durable runs until SIGTERM or Ctrl-C"),
     "submit": ("durable", "submit", "submit a durable run"),
     "tasks": ("durable", "tasks", "the durable runs, the newest first"),
@@ -40,7 +41,7 @@ COMMANDS = {
     "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
     "man": ("paper", "man", "print the manual page"),
 }
-SETTLED = ("run", "chat", "doctor", "eval")  # commands that settings are for
+SETTLED = ("run", "chat", "doctor", "eval", "serve")  # commands that settings are for
 _ALIKE = 0.75  # words that are less like a command are a question
 _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'

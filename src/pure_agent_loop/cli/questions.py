@@ -14,6 +14,7 @@ from typing import Any
 
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.words import say
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
@@ -134,7 +135,7 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
         hidden: Arguments that are shown in another way.
     """
     reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
-    lines = [f"the model wants to call {one_line(data['tool'])}{reason}"]
+    lines = [say("asks", tool=one_line(data["tool"]), reason=reason)]
     # As JSON each argument is one line, so that no text can pass for another argument.
     lines += [
         f"  {one_line(name)}: {_blanks_shown(_as_json(value))}"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
+MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # of files that are sent with a task
+_MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
 
 
 def read_task(
@@ -44,8 +49,69 @@ def read_task(
     return instruction or piped
 
 
-def tasks_of_lines(stdin: TextIO | None) -> Iterator[str]:
-    """The tasks of a conversation over a pipe: ``{"type": "user", "content": "..."}``, one object a line.
+def media_named(text: str, workspace: Path) -> list[Path]:
+    """Images and PDF that a text names: ``@shot.png``, ``@"my shot.png"``. What is no such file is text.
+
+    Args:
+        text: What the person typed.
+        workspace: Where relative names begin.
+    """
+    names = (quoted or bare.rstrip(",;:!?)") for quoted, bare in _MENTION.findall(text))
+    paths = dict.fromkeys(workspace / Path(name).expanduser() for name in names)
+    return [path for path in paths if path.suffix.lower() in MEDIA_ENDINGS and path.is_file()]
+
+
+def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
+    """A task with the text of files, and those files that are images or PDF.
+
+    Args:
+        task: What to do.
+        files: Their names.
+
+    Raises:
+        ConfigError: There is no task, or a file cannot be read, is too long or cannot be sent.
+    """
+    if files and not task:
+        raise ConfigError("--attach gives files to a task. Say what to do with them.")
+    parts, media = [task], []
+    for name in files:
+        path = Path(name).expanduser()
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"--attach={name} cannot be read: {error.strerror}.") from error
+        if path.suffix.lower() in MEDIA_ENDINGS:
+            media.append(path.absolute())
+        elif b"\0" in data or len(data) > MAX_INPUT_BYTES:
+            raise ConfigError(
+                f"--attach={name} is no text of at most {MAX_INPUT_BYTES} bytes, and none of: "
+                f"{', '.join(MEDIA_ENDINGS)}."
+            )
+        else:
+            parts.append(f"<file name={json.dumps(name)}>\n{data.decode('utf-8', 'replace')}\n</file>")
+    return "\n\n".join(parts), media
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question of the conversation over a pipe.
+
+    Args:
+        call_id: The call that was asked about.
+        verdict: May it be made?
+        message: Why; told to the model when it is denied.
+    """
+
+    call_id: str
+    verdict: Literal["allow", "deny"]
+    message: str = ""
+
+
+def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | Answer]:
+    """The tasks of a conversation over a pipe, and the answers to its questions, one object a line.
+
+    They are ``{"type": "user", "content": "..."}`` and ``{"type": "answer", "call_id": "...", "verdict":
+    "allow"}``, where the verdict may be ``deny`` and have a ``message``.
 
     Args:
         stdin: Where the lines come from, until its end.
@@ -62,19 +128,24 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str]:
             yield _task_of(line, number)
 
 
-def _task_of(line: bytes, number: int) -> str:
+def _task_of(line: bytes, number: int) -> str | Answer:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
         found = None
-    content = (
-        found.get("content") if isinstance(found, dict) and found.keys() == {"type", "content"} else None
+    fields = (
+        found if isinstance(found, dict) and all(isinstance(each, str) for each in found.values()) else {}
     )
-    if not isinstance(content, str) or not content.strip() or found["type"] != "user":
-        raise ConfigError(
-            f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}}.'
-        )
-    return content
+    kind = fields.pop("type", "")
+    if kind == "user" and fields.keys() == {"content"} and fields["content"].strip():
+        return str(fields["content"])
+    is_answer = {"call_id", "verdict"} <= fields.keys() <= {"call_id", "verdict", "message"}
+    if kind == "answer" and is_answer and fields["verdict"] in ("allow", "deny"):
+        return Answer(**fields)
+    raise ConfigError(
+        f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
+        f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.'
+    )
 
 
 def _piped(stdin: TextIO | None, say: Callable[[str], None], optional: bool) -> str:

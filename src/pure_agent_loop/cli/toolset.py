@@ -210,3 +210,35 @@ def suggest(
         about = {**about, "asks": request.reason}
     read_only = tool is not None and tool.read_only
     return policy.suggest(request.tool, request.args, read_only=read_only, **about)
+
+
+def check_given_rules(
+    typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output
+) -> None:
+    """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
+    given = rules_of(options)
+    if not any((*typed.each(), *given.each())):
+        return
+    from pure_agent_loop.kernel.tools.rules import check_rules  # it knows what a run is made of
+
+    check_rules(typed, found.tools, found.subagents, hint="")
+    try:
+        if options.tools == "all" and not options.no_tools:
+            check_rules(given, found.tools, found.subagents, hint="")
+    except ConfigError as error:
+        output.say(f"pal.toml: {error}")
+
+
+def workspace_of(name: str) -> Path:
+    """The folder of the option ``--workspace``.
+
+    Args:
+        name: What was given.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"--workspace={name} is not a folder.")
+    return folder.resolve()

@@ -8,8 +8,8 @@ from typing import Any
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.renderer import Renderer, RichRenderer
+from pure_agent_loop.stop_reasons import SUSPENDED
 
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
 _WORDS = (*_PIECES, EventType.THOUGHT, EventType.REASONING)
@@ -33,7 +33,7 @@ class Outcome:
         if event.type is EventType.STEP_END:
             self.steps, self.usage = event.step, data["usage"]
         elif is_question(event):
-            self.questions.append({name: data[name] for name in ("tool", "args", "reason")})
+            self.questions.append({name: data[name] for name in ("call_id", "tool", "args", "reason")})
         elif event.type is EventType.ERROR and data["fatal"]:
             self.error, self.error_kind = data["error"], data["kind"]
         elif event.type is EventType.LOOP_END:

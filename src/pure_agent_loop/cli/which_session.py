@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.agent import Agent
-from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.task import Answer
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import (
     JsonlStore,
     SessionInfo,
@@ -26,14 +24,19 @@ from pure_agent_loop.sessions import (
     default_store,
     new_session_id,
 )
-from pure_agent_loop.sessions.export import moment
-from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.cancel import CancelToken
     from pure_agent_loop.durable import Engine
+    from pure_agent_loop.kernel.state import QueryState
+    from pure_agent_loop.runs.run import Run
 
 NEWEST = 3
+DAY = 86_400.0
 PICK = "?"  # no id: it cannot be one
 MOST_TO_PICK = 20
 MOST_TITLE = 60
@@ -136,6 +139,52 @@ class Place:
             self._engine.close()
 
 
+def answer_there(place: Place, answer: Answer) -> int:
+    """Keep the answer to a question of a session; how many more questions it has.
+
+    Args:
+        place: Where the session is.
+        answer: The answer.
+
+    Raises:
+        ConfigError: Nothing is kept, nothing is asked about that call, or the call is none.
+        SessionError: It cannot be read or written.
+    """
+    if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
+        raise ConfigError("There is no session whose question could be answered. Leave out --no-session.")
+    from pure_agent_loop.session import SessionManager
+
+    manager = SessionManager(place.store)
+    manager.answer(place.session_id, answer.call_id, answer.verdict, answer.message)
+    return len(manager.questions(place.session_id))
+
+
+def prune(store: SessionStore, days: int, now: float) -> list[str]:
+    """Delete the sessions that are finished and were not used for so many days; their ids.
+
+    One that is in use, waits for a person, was cut off or cannot be read stays.
+
+    Args:
+        store: Where they are.
+        days: So many.
+        now: Seconds since the epoch.
+    """
+    from pure_agent_loop.sessions.story import read_story
+
+    gone = []
+    for info in store.list():
+        if now - info.updated < days * DAY:
+            continue
+        try:
+            if read_story(store.read(info.id).records).stop_reason in ("", SUSPENDED):
+                continue
+            store.delete(info.id)
+        except SessionError:
+            continue
+        gone.append(info.id)
+    return gone
+
+
 def is_going_on(options: argparse.Namespace) -> bool:
     """True if the command goes on with what there is, so that no task is needed."""
     return options.resume is not None or bool(options.go_on)
@@ -177,6 +226,12 @@ def place_for_run(
             place = Place(chosen, store, engine, database=options.database)
         else:
             store = default_store()
+            if options.keep_sessions is not None and (
+                gone := prune(store, options.keep_sessions, time.time())
+            ):
+                output.say(
+                    f"{counted(len(gone), 'session')} deleted: not used for {options.keep_sessions} days"
+                )
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
             is_last = options.go_on or not named
             place = Place(chosen, store, None, workspace, named=named, is_last=is_last)
@@ -243,7 +298,20 @@ def _session_id(
     found = in_folder(store, folder)
     if options.resume == PICK:
         return _picked(list(islice(found, MOST_TO_PICK)), store, questions, output)
-    last = next(found, None)
+    return last_of(store, folder)
+
+
+def last_of(store: SessionStore, folder: Path | None) -> str:
+    """The session of a folder that was used last.
+
+    Args:
+        store: Where they are.
+        folder: The folder; None for all sessions.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    last = next(in_folder(store, folder), None)
     if last is None:
         where = "" if folder is None else f" of {folder}"
         raise ConfigError(f'There is no session{where} to go on with. Begin one: pal "your task"')
@@ -270,6 +338,8 @@ def folder_of(store: SessionStore, session_id: str) -> str:
 
 def title_of(store: SessionStore, session_id: str) -> str:
     """The first task of a session, on one line."""
+    from pure_agent_loop.sessions.story import read_story
+
     try:
         story = read_story(store.read(session_id).records)
     except SessionError as error:  # just deleted, or not readable
@@ -283,6 +353,8 @@ def _picked(
     if not found or questions is None:
         there = ", ".join(map(_named, found[:NEWEST])) or "there are none"
         raise ConfigError(f"--resume needs the id of a session here. Those of this folder: {there}.")
+    from pure_agent_loop.sessions.export import moment
+
     for number, info in enumerate(found, start=1):
         output.say(f"{number:>3}  {moment(info.updated)}  {title_of(store, info.id)}")
     while (line := questions.line(_PICK_QUESTION)) is not None and line.strip():
@@ -319,4 +391,6 @@ def checked(session_id: str) -> str:
 
 
 def _named(info: SessionInfo) -> str:
+    from pure_agent_loop.sessions.export import moment
+
     return f"{info.id} ({moment(info.updated)})"

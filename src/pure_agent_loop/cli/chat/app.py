@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.chat.completion import Completions
+from pure_agent_loop.cli.chat.completion import Arguments, Completions
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.prompt import MOST_LIVE, Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import Desk
-from pure_agent_loop.cli.chat.safe import clean
+from pure_agent_loop.cli.chat.safe import clean, theme_of
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.transcript import Transcript
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import Place, is_going_on
 from pure_agent_loop.cli.words import language_of
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import run_in_thread
 from pure_agent_loop.tool_context import ToolContext, enter_call
 
 TICK = 0.125  # seconds between two looks at what moves
 LEAST_LIVE, OWN_ROWS = 1, 6  # lines that move at least; rows that the rest needs
-_MEDIA = re.compile(r"@(\S+\.(?:png|jpe?g|gif|webp|pdf))\b", re.I)
+_MODES = ("ask", "plan", "auto")  # that a key goes through
 _RUNNING = ("pending", "running")
 
 
@@ -45,26 +47,32 @@ class Chat:
         choice: The model.
         place: Where it is kept.
         output: The terminal.
-        screen: Makes lines of what happens.
+        attached: Images and PDF that the first task comes with.
     """
 
     def __init__(
-        self, shared: Shared, choice: Choice, place: Place, output: Output, screen: Transcript
+        self,
+        shared: Shared,
+        choice: Choice,
+        place: Place,
+        output: Output,
+        attached: Sequence[Path] = (),
     ) -> None:
-        self.shared, self.screen = shared, screen
+        self.shared, self._output = shared, output
+        self.set_theme(theme_of(shared.options.theme, os.environ))
         self.desk = Desk(shared, self._say_all, self._show_diff, self._changed)
         self.talk = Talk(shared, choice, place, self.desk.ask, self.say)
         self.custom = CustomCommands(shared.workspace, self.desk.confirm)
         self.slash = Slash(self)
-        completions = Completions(shared.workspace, self.slash.known, self.slash.sessions)
+        arguments = Arguments(self.talk, self.slash.sessions)
+        completions = Completions(shared.workspace, self.slash.known, arguments.of)
         vi = wants_vi(Path.home())
         self.prompt = Prompt(self, completions, shared.workspace, vi=vi, color=output.colour)
-        self.theme = "dark"
-        self._output = output
         self._work: asyncio.Task[None] | None = None
         self._above: list[str] = []
         self._note = ""
         self._tasks: dict[str, str] = {}  # of subagents, with their states
+        self._attached = list(attached)
         self._heard: list[str] = []  # what was run with `!`, for the next task
         self._is_leaving = False
 
@@ -186,6 +194,13 @@ class Chat:
                 word = "moved"
         self.say(chat_word(word))
 
+    def next_mode(self) -> None:
+        """Let it do more or less: from the next task on, and from the next question on."""
+        mode = self.shared.options.permission_mode
+        place = _MODES.index(mode) if mode in _MODES else -1
+        self.shared.options.permission_mode = _MODES[(place + 1) % len(_MODES)]
+        self.prompt.app.invalidate()
+
     def live(self) -> list[str]:
         """The lines that move."""
         prompt, screen = self.prompt, self.screen
@@ -200,12 +215,13 @@ class Chat:
     def status(self) -> str:
         """The last line."""
         talk, queued = self.talk, self.talk.queued
+        is_read = self.shared.options.screen_reader  # aloud: a line that changes each second is a noise
         note = self._note or (chat_word("queued", count=queued) if queued else "")
         return self.screen.status(
             model=talk.choice.model,
             mode=self.shared.options.permission_mode,
             cost=talk.sums.cost or None,
-            seconds=time.monotonic() - talk.begun if talk.is_working else None,
+            seconds=time.monotonic() - talk.begun if talk.is_working and not is_read else None,
             note=note,
         )
 
@@ -228,11 +244,18 @@ class Chat:
         self._show_diff(name, text, None)
 
     def set_theme(self, theme: str) -> None:
-        """Use other colours from now on."""
-        self.screen = Transcript(
-            self.prompt.columns, color=self._output.colour, theme=theme, language=language_of()
+        """Use these colours from now on."""
+        colour = self._output.colour
+        self.theme, self.screen = (
+            theme,
+            Transcript(
+                color=colour,
+                animation=colour,
+                theme=theme,
+                language=language_of(),
+                screen_reader=self.shared.options.screen_reader,
+            ),
         )
-        self.theme = theme
 
     def _show_diff(self, name: str, text: str, most: int | None) -> None:
         self._print(self.screen.close() + self.screen.diff(name, text, most))
@@ -256,10 +279,15 @@ class Chat:
 
     async def _tick(self) -> None:
         """Print what is finished and draw what moves; while nothing goes on, nothing is written."""
+        getting_ready: asyncio.Future[Any] | None = (
+            None  # the first task's modules load while the person types
+        )
         while True:
             await asyncio.sleep(TICK)
             if self._is_leaving or not self.prompt.app.is_running:
                 continue
+            if getting_ready is None:
+                getting_ready = asyncio.ensure_future(run_in_thread(self.talk.prepare))
             if self._above:
                 self._flush()
             elif self.is_working and self.screen.is_due():
@@ -309,13 +337,16 @@ class Chat:
             await self._converse(task)
 
     async def _converse(self, task: str | None) -> None:
+        attached, self._attached = self._attached, []
         while True:
             if task is not None:
                 self._print(self.screen.asked(task))
             heard, self._heard = self._heard, []
             said = None if task is None else "\n\n".join([*heard, task])
             end = ""
-            async for event in self.talk.run(said, self._media(task)):
+            media = [*attached, *media_named(task or "", self.shared.workspace)]
+            attached = []
+            async for event in self.talk.run(said, media):
                 self._take(event)
                 end = event.data["stop_reason"] if event.type is EventType.LOOP_END else end
             task = self.talk.left_over()
@@ -334,12 +365,6 @@ class Chat:
             self._print(self.screen.say(f"~ {data['path']} +{data['added']} -{data['removed']}"))
         else:
             self._print(self.screen.feed(event))
-
-    def _media(self, task: str | None) -> list[Path]:
-        """Images and PDF that are named with `@`."""
-        names = _MEDIA.findall(task or "")
-        paths = [self.shared.workspace / Path(name).expanduser() for name in names]
-        return [path for path in paths if path.is_file()]
 
     async def _shell(self, command: str) -> None:
         """Run a command of the person: in the same sandbox, under the same rules and questions."""
@@ -367,7 +392,14 @@ class Chat:
         self._heard.append(f"{chat_word('ran')}\n$ {command}\n{text}")
 
 
-def converse(shared: Shared, choice: Choice, place: Place, output: Output, first: str) -> int:
+def converse(
+    shared: Shared,
+    choice: Choice,
+    place: Place,
+    output: Output,
+    first: str,
+    attached: Sequence[Path] = (),
+) -> int:
     """Hold a conversation at the terminal, and return the exit code.
 
     Args:
@@ -376,13 +408,13 @@ def converse(shared: Shared, choice: Choice, place: Place, output: Output, first
         place: Where it is kept.
         output: The terminal.
         first: A task to begin with; empty for none.
+        attached: Images and PDF that come with it.
 
     Raises:
         MissingExtraError: The extra ``[cli]`` is missing.
     """
-    screen = Transcript(color=output.colour, animation=output.colour, language=language_of())
 
     async def talk() -> int:
-        return await Chat(shared, choice, place, output, screen).run(first)
+        return await Chat(shared, choice, place, output, attached).run(first)
 
     return asyncio.run(talk())

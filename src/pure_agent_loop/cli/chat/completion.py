@@ -5,16 +5,27 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pure_agent_loop.cli.chat.safe import one_line
+from pure_agent_loop.cli.chat.safe import THEMES, one_line
+from pure_agent_loop.cli.choose import models_at, plan_for
+from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
+
+if TYPE_CHECKING:
+    from pure_agent_loop.cli.chat.talk import Talk
 
 MOST_FILES, MOST_SHOWN, FRESH_SECONDS = 20_000, 50, 5.0
 _AT = re.compile(r"(?:^|\s)@(\S*)$")
 _NEVER = (".git", "node_modules", ".venv", "__pycache__")
+_ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "mode": PERMISSION_MODES,
+    "theme": tuple(THEMES),
+    "keys": ("vi", "emacs"),
+    "undo": ("yes", "force"),
+}
 Known = Callable[[], Iterable[tuple[str, str]]]  # names, each with a word about it
 
 
@@ -40,11 +51,13 @@ class Completions:
     Args:
         workspace: The folder whose files are named.
         commands: The commands, without their slash.
-        sessions: The sessions of the folder.
+        arguments: What a command may be followed by.
     """
 
-    def __init__(self, workspace: Path, commands: Known, sessions: Known) -> None:
-        self._workspace, self._commands, self._sessions = workspace, commands, sessions
+    def __init__(
+        self, workspace: Path, commands: Known, arguments: Callable[[str], Iterable[tuple[str, str]]]
+    ) -> None:
+        self._workspace, self._commands, self._arguments = workspace, commands, arguments
         self._files: list[str] = []
         self._looked = -FRESH_SECONDS
 
@@ -52,9 +65,10 @@ class Completions:
         """What the text before the cursor may become, the best first."""
         if found := _AT.search(text):
             yield from _fitting(((path, "") for path in self._paths()), found[1])
-        elif text.startswith("/sessions "):
-            yield from _fitting(self._sessions(), text.partition(" ")[2])
-        elif text.startswith("/") and " " not in text:
+        elif text.startswith("/") and " " in text:
+            command, _, typed = text[1:].partition(" ")
+            yield from _fitting(self._arguments(command), typed)
+        elif text.startswith("/"):
             yield from _fitting(self._commands(), text[1:])
 
     def _paths(self) -> list[str]:
@@ -62,6 +76,49 @@ class Completions:
             self._files = list(files_in(self._workspace))
             self._looked = time.monotonic()
         return self._files
+
+
+class Arguments:
+    """What a command may be followed by.
+
+    Args:
+        talk: The conversation.
+        sessions: Those of the folder.
+    """
+
+    def __init__(self, talk: Talk, sessions: Known) -> None:
+        self._talk, self._sessions = talk, sessions
+        self._models: list[str] | None = None
+
+    def of(self, command: str) -> Iterable[tuple[str, str]]:
+        """The words, each with a word about it.
+
+        Args:
+            command: The name of the command.
+        """
+        if command in ("sessions", "resume"):
+            return self._sessions()
+        return [(name, "") for name in self._words(command)]
+
+    def _words(self, command: str) -> Iterable[str]:
+        shared = self._talk.shared
+        if command == "permissions":
+            return [f"remove {rule}" for rule in shared.options.allow]
+        if command == "model":
+            return self._known_models()
+        if command in ("fork", "diff", "rewind"):
+            return map(str, sorted({each.step for each in self._talk.story().entries if each.step}))
+        if command == "export":
+            return (name for name in files_in(shared.workspace) if name.endswith((".md", ".html")))
+        return _ARGUMENTS.get(command, ())
+
+    def _known_models(self) -> list[str]:
+        """The server is asked once, in the thread of the completion."""
+        if self._models is None:
+            options = self._talk.shared.options
+            plan = plan_for(options.model, options.base_url, os.environ, options.configured)
+            self._models = models_at(plan)
+        return self._models
 
 
 def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import shlex
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.paths import data_folder, private_folder
-from pure_agent_loop.support.terminal import excerpt
+from pure_agent_loop.support.terminal import excerpt, safe_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
@@ -115,3 +117,33 @@ class CustomCommands:
             about = str(head.get("description", "")) or body.strip().partition("\n")[0]
             found[path.stem] = CustomCommand(path.stem, about, body.strip(), str(path), is_project)
         return found
+
+
+def own_task(task: str, workspace: Path, questions: Questions | None) -> str:
+    """A task that names a command of the person's own, such as ``/fix 12``, as that command says it.
+
+    Args:
+        task: What was typed.
+        workspace: The folder, which may have commands too.
+        questions: The person, who is asked about those.
+
+    Raises:
+        ConfigError: It is one of the folder and nobody has trusted it.
+    """
+    if not task.startswith("/"):
+        return task
+
+    async def confirm(question: str) -> bool:
+        return questions is not None and questions.confirm(f"{safe_text(question)} [y]es, [n]o: ")
+
+    name, _, words = task[1:].partition(" ")
+    commands = CustomCommands(workspace, confirm)
+    found = commands.all().get(name)
+    if found is None:
+        return task
+    text = asyncio.run(commands.task(found, words.strip()))
+    if not text:
+        raise ConfigError(
+            f"/{name} came with this folder and nobody has trusted it. Start pal and type /{name}."
+        )
+    return text

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.output.vt100 import Vt100_Output
 
 
-LEAST_NEW = 60  # characters that are worth drawing at once; a drawing costs about half as many bytes again
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.6, 0.25, 1.0  # after which less is drawn too
+LEAST_NEW = 80  # characters that are worth drawing at once; a drawing costs about half as many bytes again
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after which less is drawn too
 
 
 class Pace:

@@ -5,6 +5,7 @@ prompt_toolkit draws them and reads the keys, not full screen. What is finished 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cli.chat.completion import Completions
 from pure_agent_loop.cli.chat.output import sparing_output
+from pure_agent_loop.cli.chat.pasted import Chips
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.support.paths import data_folder, private_folder
 
@@ -23,10 +25,9 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.filters import Filter
-    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding import ConditionalKeyBindings
     from prompt_toolkit.layout import Layout
 
-LONG_PASTE_LINES, LONG_PASTE_CHARS = 8, 1_000
 _SYNC, _END_SYNC = "\x1b[?2026h", "\x1b[?2026l"  # terminals that know it show what is between them at once
 _MOST_ROWS = 10  # of the input
 MOST_LIVE = 8  # lines that move
@@ -54,6 +55,12 @@ class Acts(Protocol):
     def to_background(self) -> None:
         """Ctrl-B."""
 
+    def next_mode(self) -> None:
+        """Shift+Tab."""
+
+    def say(self, text: str) -> None:
+        """Say something of ours."""
+
     def live(self) -> list[str]:
         """The lines that move."""
 
@@ -62,30 +69,6 @@ class Acts(Protocol):
 
     def status(self) -> str:
         """The last line."""
-
-
-class Chips:
-    """Long pastes, of which the input line shows only how long they are."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def fold(self, text: str) -> str:
-        """What stands in the input line for a paste."""
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
-        if lines <= LONG_PASTE_LINES and len(text) <= LONG_PASTE_CHARS:
-            return text
-        chip = chat_word("chip", number=len(self._texts) + 1, lines=lines)
-        self._texts[chip] = text
-        return chip
-
-    def unfold(self, line: str) -> str:
-        """The line with all that was pasted."""
-        if not self._texts:
-            return line
-        found = re.compile("|".join(map(re.escape, self._texts)))  # at once: a paste may look like a chip
-        return found.sub(lambda chip: self._texts[chip[0]], line)
 
 
 class Prompt:
@@ -159,6 +142,15 @@ class Prompt:
         output.write_raw(_END_SYNC)
         output.flush()
 
+    def copy(self, text: str) -> None:
+        """Ask the terminal to put a text on its clipboard; in base64 nothing in it means anything.
+
+        Args:
+            text: The text.
+        """
+        self.app.output.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
+        self.app.output.flush()
+
     def put(self, text: str) -> None:
         """Put a text into the input line."""
         from prompt_toolkit.document import Document
@@ -179,6 +171,7 @@ class Prompt:
             Window,
         )
         from prompt_toolkit.layout.processors import BeforeInput
+        from prompt_toolkit.widgets import SearchToolbar
 
         def lines(text: Callable[[], str], *, wrap: bool = False) -> ConditionalContainer:
             window = Window(
@@ -186,22 +179,36 @@ class Prompt:
             )
             return ConditionalContainer(window, Condition(lambda: bool(text())))
 
-        control = BufferControl(self.buffer, input_processors=[BeforeInput("> ")])
+        search = SearchToolbar(
+            forward_search_prompt=chat_word("search"), backward_search_prompt=chat_word("search")
+        )
+        control = BufferControl(
+            self.buffer,
+            input_processors=[BeforeInput("> ")],
+            search_buffer_control=search.control,
+            preview_search=True,
+        )
         height = Dimension(min=1, max=_MOST_ROWS)
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
         menu = CompletionsMenu(max_height=6, scroll_offset=1)
         # A window for each line: the last line of a window is drawn anew when another one follows.
         live = [lines(partial(self._live_line, number)) for number in range(MOST_LIVE)]
         asked, status = lines(self._acts.asked, wrap=True), lines(self._acts.status)
-        return Layout(HSplit([*live, asked, entry, menu, status]), focused_element=entry)
+        return Layout(HSplit([*live, asked, entry, search, menu, status]), focused_element=entry)
 
     def _live_line(self, number: int) -> str:
         live = self._acts.live()
         return (live[number] or " ") if number < len(live) else ""
 
-    def _keys(self) -> KeyBindings:
-        from prompt_toolkit.filters import Condition, has_completions, vi_insert_mode, vi_navigation_mode
-        from prompt_toolkit.key_binding import KeyBindings
+    def _keys(self) -> ConditionalKeyBindings:
+        from prompt_toolkit.filters import (
+            Condition,
+            has_completions,
+            is_searching,
+            vi_insert_mode,
+            vi_navigation_mode,
+        )
+        from prompt_toolkit.key_binding import ConditionalKeyBindings, KeyBindings
 
         keys, acts, buffer = KeyBindings(), self._acts, self.buffer
         working = Condition(lambda: acts.is_working)
@@ -224,21 +231,32 @@ class Prompt:
         add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        add("c-x", "c-e", does=lambda _: self._edit(), when=~vi_navigation_mode)
-        add("v", does=lambda _: self._edit(), when=vi_navigation_mode)
+        add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
+        add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
+        add("c-x", "c-e", does=lambda _: self.edit(), when=~vi_navigation_mode)
+        add("v", does=lambda _: self.edit(), when=vi_navigation_mode)
         add("c-z", does=lambda event: event.app.suspend_to_background())
-        return keys
+        return ConditionalKeyBindings(keys, ~is_searching)  # Ctrl-R has keys of its own
 
     def _enter(self) -> None:
         state = self.buffer.complete_state
-        if state is not None and state.current_completion is not None:
+        is_command = self.buffer.text.startswith("/")  # it stands there whole: one Enter does it
+        if state is not None and state.current_completion is not None and not is_command:
             self.buffer.apply_completion(state.current_completion)
         else:
             self._send()
 
-    def _edit(self) -> None:
+    def edit(self) -> None:
+        """Open the person's editor on the input."""
         self.put(self.chips.unfold(self.buffer.text))  # the whole text, also of a paste
         self.buffer.open_in_editor()
+
+    def _paste_image(self) -> None:
+        chip = self.chips.of_clipboard()
+        if chip:
+            self.buffer.insert_text(chip)
+        else:
+            self._acts.say(chat_word("no_image"))
 
     def _interrupt(self) -> None:
         if self.buffer.text and not self._acts.is_working:

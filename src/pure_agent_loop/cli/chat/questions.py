@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +26,6 @@ from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
-from pure_agent_loop.toolbox.shell.syntax import read_line
 
 EDITS = ("write_file", "edit_file")
 _PLAIN = re.compile(r"[^*?()\n\r\\]+")  # a star would stand for more than what was asked about
@@ -239,6 +237,8 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
         after = before.replace(old, new) if is_sure else None
     if not isinstance(after, str):
         return ""
+    import difflib
+
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     return "\n".join(lines)
 
@@ -271,6 +271,8 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 def _of_commands(command: object) -> list[str]:
     """Each simple command that is not allowed anyway, if such rules allow the whole line."""
+    from pure_agent_loop.toolbox.shell.syntax import read_line
+
     texts = [each.text.strip() for each in read_line(command).commands] if isinstance(command, str) else []
     if not all(map(_PLAIN.fullmatch, texts)):
         return []

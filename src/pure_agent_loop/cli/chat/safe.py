@@ -55,6 +55,19 @@ THEMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def theme_of(wanted: str, environ: Mapping[str, str]) -> str:
+    """The colours for a terminal: what was asked for, else what the terminal says of its background.
+
+    Args:
+        wanted: The option ``--theme``.
+        environ: The environment; some terminals set ``COLORFGBG`` to numbers such as ``0;15``.
+    """
+    if wanted in THEMES:
+        return wanted
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if background in ("7", "15") else "dark"
+
+
 def clean(text: str) -> str:
     """Foreign text as it may stand on a terminal; of control characters only newline and tab are left."""
     text = terminal.safe_text(text)

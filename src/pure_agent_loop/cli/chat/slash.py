@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.safe import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import Shared, Talk
-from pure_agent_loop.cli.chat.words import chat_word, keys_help
+from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word, in_words, keys_help
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.output import Output
@@ -21,41 +21,12 @@ from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.toolset import rules_of
 from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, title_of
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
-from pure_agent_loop.sessions.export import moment, to_html, to_markdown
-from pure_agent_loop.sessions.fork import fork_session
 
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "help": ("keys and commands", "按键和命令"),
-    "model": ("NAME: use another model", "名称：换用模型"),
-    "mode": ("MODE: what it may do", "模式：允许做什么"),
-    "permissions": ("the rules; remove RULE takes one back", "规则；remove 规则 收回一条"),
-    "tools": ("what the model works with", "模型可用的工具"),
-    "sessions": ("those of this folder; ID or number goes on there", "此文件夹的会话；编号即继续"),
-    "new": ("begin a new session", "开始新会话"),
-    "fork": ("STEP: a new session that begins as this one", "步骤：以此会话为开端的新会话"),
-    "undo": ("show what would be taken back; yes does it", "显示将撤销的内容；yes 执行"),
-    "redo": ("take the last undo back", "撤回上次撤销"),
-    "diff": ("STEP: what a step changed", "步骤：该步改动了什么"),
-    "compact": ("shorten the history before the next request", "下次请求前缩短历史"),
-    "context": ("what fills the model's window", "窗口的占用情况"),
-    "cost": ("what was used", "用量"),
-    "memory": ("WORDS: the notes of this folder", "词：此文件夹的备注"),
-    "skills": ("the skills there are", "可用的技能"),
-    "agents": ("the subagents there are", "可用的子代理"),
-    "tasks": ("what was given to subagents", "交给子代理的任务"),
-    "export": ("FILE.md or FILE.html: write this session", "文件.md 或 .html：写出此会话"),
-    "theme": ("NAME: other colours", "名称：换配色"),
-    "doctor": ("find out what the server can do", "检查服务器的能力"),
-    "unfold": ("NUMBER: something folded, the last is 1", "编号：展开折叠内容，最近为 1"),
-    "keys": ("vi or emacs", "vi 或 emacs"),
-    "exit": ("leave", "退出"),
-}
 _LOOK = (
     "help",
     "permissions",
@@ -68,6 +39,8 @@ _LOOK = (
     "tasks",
     "unfold",
     "theme",
+    "mcp",
+    "copy",
 )
 
 
@@ -114,7 +87,7 @@ class Slash:
 
     def known(self) -> Iterable[tuple[str, str]]:
         """The commands there are, each with what it is for."""
-        own = ((name, _meaning(name)) for name in COMMANDS)
+        own = ((name, in_words(COMMANDS[name])) for name in COMMANDS)
         return [*own, *((name, each.about) for name, each in self._host.custom.all().items())]
 
     def sessions(self) -> Iterable[tuple[str, str]]:
@@ -122,6 +95,8 @@ class Slash:
         store = self._host.talk.place.store
         if store is None:
             return []
+        from pure_agent_loop.sessions.export import moment
+
         found = islice(in_folder(store, self._host.shared.workspace), MOST_TO_PICK)
         return [(info.id, f"{moment(info.updated)} {title_of(store, info.id)}") for info in found]
 
@@ -143,7 +118,7 @@ class Slash:
             PureAgentLoopError: It cannot be done.
         """
         name, _, words = line[1:].strip().partition(" ")
-        name, words = {"quit": "exit", "resume": "sessions", "clear": "new"}.get(name, name), words.strip()
+        name, words = name if name in self._host.custom.all() else SAME.get(name, name), words.strip()
         if name in COMMANDS:
             found: Callable[[str], Any] = getattr(self, f"_{name}")
             done = found(words)
@@ -153,6 +128,9 @@ class Slash:
         custom = self._host.custom.all()
         if name in custom:
             return await self._host.custom.task(custom[name], words)
+        if name in HABITS:
+            self._host.say(in_words(HABITS[name]))
+            return ""
         meant = nearest(name, [*COMMANDS, *custom], 0.5)
         hint = chat_word("did_you_mean", name=meant[0]) if meant else ""
         self._host.say(chat_word("no_command", name=one_line(name, 40), hint=hint), "error")
@@ -180,6 +158,8 @@ class Slash:
         self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
 
     def _context(self, _: str) -> None:
+        from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+
         talk = self._host.talk
         state, known = talk.state, talk.sums.context
         sizes: dict[str, int] = {"system": estimate_tokens(state.system_prompt)} if state is not None else {}
@@ -222,6 +202,20 @@ class Slash:
 
         found = TaskStore().list(self._host.talk.place.session_id or "")
         self._list(f"`{each.id}` {each.state}: {one_line(each.prompt, 80)}" for each in found)
+
+    def _mcp(self, _: str) -> None:
+        self._host.say(chat_word("no_mcp"))
+
+    def _copy(self, _: str) -> None:
+        answers = [
+            each.text for each in self._host.talk.story().entries if each.kind == "answer" and each.text
+        ]
+        if answers:
+            self._host.prompt.copy(answers[-1])
+        self._host.say(chat_word("copied", count=len(answers[-1])) if answers else chat_word("nothing"))
+
+    def _editor(self, _: str) -> None:
+        self._host.prompt.edit()
 
     def _unfold(self, words: str) -> None:
         self._host.unfolded(int(words) if words.isdecimal() else 1)
@@ -309,12 +303,40 @@ class Slash:
         self._host.say(chat_word("session", id=self._host.talk.place.session_id or "-"))
 
     def _fork(self, words: str) -> None:
+        from pure_agent_loop.sessions.fork import fork_session
+
         store, session = self._kept()
         new = fork_session(store, session, int(words) if words.isdecimal() else None)
         self._host.talk.move_to(new)
         self._host.say(chat_word("forked", id=new))
 
+    async def _rewind(self, words: str) -> None:
+        """Take the files back to after a step, and go on in a session that ends there."""
+        store, session = self._kept()
+        if not words.isdecimal():
+            asked = [
+                f"{each.step:>3}  {one_line(each.text, 80)}"
+                for each in self._host.talk.story().entries
+                if each.kind in ("answer", "call") and each.step
+            ]
+            self._host.say("\n".join([chat_word("steps"), *asked]), "")
+            return
+        from pure_agent_loop.sessions.fork import fork_session, up_to_step
+
+        new = fork_session(store, session, int(words))  # first: it fails if there is no such step
+        end = up_to_step(store.read(session).records, int(words))[-1].time
+        snapshots, known = await self._snapshots()
+        steps = await snapshots.steps(known) if known else []
+        later = [each for each in steps if each.time > end and not each.is_undone]
+        if later:
+            first = min(later, key=lambda each: each.time)
+            self._report(await snapshots.undo(known, to_step=first.step, run=first.run))
+        self._host.talk.move_to(new)
+        self._host.say(chat_word("rewound", step=words, id=new))
+
     def _export(self, words: str) -> None:
+        from pure_agent_loop.sessions.export import to_html, to_markdown
+
         store, session = self._kept()
         path = self._host.shared.workspace / Path(words or f"{session}.md").expanduser()
         make = to_html if path.suffix in (".html", ".htm") else to_markdown
@@ -334,7 +356,9 @@ class Slash:
             raise ConfigError(chat_word("no_session"))
         return place.store, place.session_id
 
-    def _compact(self, _: str) -> None:
+    def _compact(self, words: str) -> None:
+        if words:  # to be refused, as nothing would follow them
+            raise ConfigError(chat_word("compact_words"))
         self._host.talk.compact_next = True
         self._host.say(chat_word("compact_next"))
 
@@ -373,13 +397,6 @@ class Slash:
 
     def _exit(self, _: str) -> None:
         self._host.leave()
-
-
-def _meaning(name: str) -> str:
-    from pure_agent_loop.cli.words import language_of
-    from pure_agent_loop.support.language import LANGUAGES
-
-    return COMMANDS[name][LANGUAGES.index(language_of())]
 
 
 def _bar(size: int, whole: int) -> str:

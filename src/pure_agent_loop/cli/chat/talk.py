@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.agent import Agent
-from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.toolset import Toolset
 from pure_agent_loop.cli.which_session import Place
-from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.kit import Compactor, Kit, force
-from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import close_client
 from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.sessions import new_session_id
-from pure_agent_loop.sessions.story import Story, read_story
 from pure_agent_loop.support.language import in_language
 from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.threads import Raised, run_in_thread
+
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.assistant.memory import MemoryStore
+    from pure_agent_loop.kernel.kit import Compactor, Kit
+    from pure_agent_loop.kernel.state import QueryState
+    from pure_agent_loop.sessions.story import Story
 
 MEMORY_CHARS = 4_000  # of the notes that each new session begins with
 MEMORY_TITLE = {
@@ -69,21 +72,29 @@ class CompactOnce:
     """Shortens the history before the next request, whatever its length; later ones as always."""
 
     def __init__(self) -> None:
+        from pure_agent_loop.compaction import Ladder
+
         self._ladder: Compactor = Ladder()
         self._is_due = True
 
     def with_kit(self, kit: Kit) -> CompactOnce:
         """Itself, for one run."""
+        from pure_agent_loop.compaction import Ladder
+
         self._ladder = Ladder().with_kit(kit)
         return self
 
     async def compact(self, state: QueryState) -> None:
         """Shorten the history."""
+        from pure_agent_loop.kernel.kit import force
+
         due, self._is_due = self._is_due, False
         await (force(self._ladder, state) if due else self._ladder.compact(state))
 
     async def force(self, state: QueryState) -> None:
         """Shorten it after a refusal."""
+        from pure_agent_loop.kernel.kit import force
+
         await force(self._ladder, state)
 
 
@@ -146,6 +157,17 @@ class Talk:
         """What was typed while it worked and was not read any more; it is taken out."""
         return "\n\n".join(each.text for each in self._inbox.take(at_end=True) if not each.synthetic)
 
+    def prepare(self) -> None:
+        """Load what the first task needs, which takes a moment. Any thread may do it, and more than once.
+
+        Raises:
+            PureAgentLoopError: The model cannot be used.
+        """
+        importlib.import_module("pure_agent_loop.agent")
+        prepare = getattr(self.choice.client, "prepare", None)
+        if prepare is not None:
+            prepare()
+
     async def run(self, task: str | None, media: Sequence[Path] = ()) -> AsyncGenerator[Event, None]:
         """Do a task, or go on with what was being done.
 
@@ -159,6 +181,9 @@ class Talk:
         self._token = token = CancelToken()
         self.begun, self.step = time.monotonic(), 0
         try:
+            ready = await run_in_thread(self.prepare)
+            if isinstance(ready, Raised):
+                raise ready.error
             agent = self._agent()
             run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
             self.state = run.state
@@ -200,6 +225,8 @@ class Talk:
 
     def memory(self) -> MemoryStore:
         """The notes for this folder, in the data folder of the user."""
+        from pure_agent_loop.assistant.memory import MemoryStore
+
         name = hashlib.sha256(str(self.shared.workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         folder = data_folder() / "memory" / name
         private_folder(folder)
@@ -207,6 +234,8 @@ class Talk:
 
     def story(self) -> Story:
         """What the session holds; empty if it cannot be read or nothing is kept."""
+        from pure_agent_loop.sessions.story import Story, read_story
+
         if self.place.session_id is None or self.place.store is None:
             return Story()
         try:

@@ -44,7 +44,7 @@ from pure_agent_loop.cli.chat.status import Facts, short, status_line
 from pure_agent_loop.cli.chat.words import words_in
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
+from pure_agent_loop.stop_reasons import STOP_REASONS
 
 if TYPE_CHECKING:
     from rich.text import Text

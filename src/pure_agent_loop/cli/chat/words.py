@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pure_agent_loop.cli.words import language_of
 from pure_agent_loop.support.language import LANGUAGES, Pairs, default_language, in_language
@@ -91,11 +91,82 @@ _KEYS: Pairs = {
     "Ctrl-D": ("leaves", "退出"),
     "Ctrl-O": ("unfolds the last folded thing", "展开最近折叠的内容"),
     "Ctrl-B": ("moves a running task to the background", "把运行中的任务移到后台"),
+    "Shift+Tab": ("asks, only reads, or does all that no rule forbids", "询问、只读、或做规则未禁止的一切"),
+    "Ctrl-R": ("finds what you typed before", "查找以前的输入"),
+    "Ctrl-V": ("sends the image of the clipboard", "发送剪贴板中的图片"),
     "Ctrl-X Ctrl-E": ("opens the editor", "打开编辑器"),
     "Tab": ("completes", "补全"),
     "@file": ("names a file; an image or a PDF is sent", "指定文件；图片和 PDF 会发送"),
     "!command": ("runs it in the sandbox", "在沙箱中运行"),
     "#note": ("keeps a note for this folder", "为此文件夹记下备注"),
+}
+COMMANDS: Pairs = {
+    "help": ("keys and commands", "按键和命令"),
+    "model": ("NAME: use another model", "名称：换用模型"),
+    "mcp": ("servers of tools", "工具服务器"),
+    "mode": ("MODE: what it may do", "模式：允许做什么"),
+    "permissions": ("the rules; remove RULE takes one back", "规则；remove 规则 收回一条"),
+    "tools": ("what the model works with", "模型可用的工具"),
+    "sessions": ("those of this folder; ID or number goes on there", "此文件夹的会话；编号即继续"),
+    "new": ("begin a new session", "开始新会话"),
+    "fork": ("STEP: a new session that begins as this one", "步骤：以此会话为开端的新会话"),
+    "rewind": ("STEP: back to after it, files and words", "步骤：回到其后，文件与对话"),
+    "copy": ("the last answer to the clipboard", "把最后的回答放入剪贴板"),
+    "editor": ("write the next task in your editor", "在编辑器中写下一个任务"),
+    "undo": ("show what would be taken back; yes does it", "显示将撤销的内容；yes 执行"),
+    "redo": ("take the last undo back", "撤回上次撤销"),
+    "diff": ("STEP: what a step changed", "步骤：该步改动了什么"),
+    "compact": ("shorten the history before the next request", "下次请求前缩短历史"),
+    "context": ("what fills the model's window", "窗口的占用情况"),
+    "cost": ("what was used", "用量"),
+    "memory": ("WORDS: the notes of this folder", "词：此文件夹的备注"),
+    "skills": ("the skills there are", "可用的技能"),
+    "agents": ("the subagents there are", "可用的子代理"),
+    "tasks": ("what was given to subagents", "交给子代理的任务"),
+    "export": ("FILE.md or FILE.html: write this session", "文件.md 或 .html：写出此会话"),
+    "theme": ("NAME: other colours", "名称：换配色"),
+    "doctor": ("find out what the server can do", "检查服务器的能力"),
+    "unfold": ("NUMBER: something folded, the last is 1", "编号：展开折叠内容，最近为 1"),
+    "keys": ("vi or emacs", "vi 或 emacs"),
+    "exit": ("leave", "退出"),
+}
+# What people type who know other programs: what does it here.
+HABITS: Pairs = {
+    "add": (
+        "Name files in your task, as @src/a.py; Tab completes them.",
+        "在任务中指定文件，如 @src/a.py；Tab 补全。",
+    ),
+    "ask": ("/mode plan lets it only read; Shift+Tab too.", "/mode plan 只允许读取；Shift+Tab 也可。"),
+    "web": ("Name the address in your task.", "在任务中写出网址。"),
+    "run": ("!command runs it, and the model is told.", "!命令 即运行，并告知模型。"),
+    "drop": (
+        "Only what a task names is looked at; /compact and /new make room.",
+        "只看任务所指定的；/compact 与 /new 腾出空间。",
+    ),
+    "init": ("Ask for an AGENTS.md; pal init writes settings.", "请它写 AGENTS.md；pal init 写设置。"),
+}
+SAME: Mapping[str, str] = {
+    "quit": "exit",
+    "resume": "sessions",
+    "clear": "new",
+    "reset": "new",
+    "tokens": "context",
+    "checkpoint": "rewind",
+    "edit": "editor",
+    "usage": "cost",
+    "rules": "permissions",
+    "read-only": "add",
+    "read": "add",
+    "ls": "add",
+    "architect": "ask",
+    "plan": "ask",
+    "code": "ask",
+    "test": "run",
+    "git": "run",
+    "lint": "run",
+    "commit": "run",
+    "bash": "run",
+    "shell": "run",
 }
 CHAT: Pairs = {
     "welcome": (
@@ -107,14 +178,33 @@ CHAT: Pairs = {
     "stopping": ("stopping; Ctrl-C again leaves", "正在停止；再按 Ctrl-C 退出"),
     "queued": ("{count} queued", "{count} 条待处理"),
     "way_on": ("to go on: pal -c", "继续：pal -c"),
+    "image_chip": ("[file {number}: {name}]", "[文件 {number}：{name}]"),
+    "no_image": (
+        "There is no image in the clipboard that this terminal can get.",
+        "剪贴板中没有此终端可取的图片。",
+    ),
+    "search": ("search: ", "查找："),
+    "no_mcp": (
+        "This version knows no MCP servers. Tools are given in Python, with Agent(tools=[...]).",
+        "此版本不支持 MCP 服务器。工具由 Python 提供：Agent(tools=[...])。",
+    ),
+    "copied": (
+        "given to the terminal for its clipboard: {count} characters",
+        "已交给终端放入剪贴板：{count} 字",
+    ),
+    "rewound": (
+        "a new session, as this one was after step {step}: {id}",
+        "新会话，内容同第 {step} 步之后：{id}",
+    ),
+    "steps": ("/rewind STEP goes back to after one of these:", "/rewind 步骤 回到其中一步之后："),
     "chip": ("[paste {number}: {lines} lines]", "[粘贴 {number}：{lines} 行]"),
     "choose": (
-        "y yes, once{kind} · n no · n WHY no, and why · e edit · d show all",
-        "y 允许一次{kind} · n 拒绝 · n 原因 拒绝并说明 · e 修改 · d 全部显示",
+        "y yes, once · n no · n WHY no, and why · e edit · d show all{kind}",
+        "y 允许一次 · n 拒绝 · n 原因 拒绝并说明 · e 修改 · d 全部显示{kind}",
     ),
     "choose_kind": (
-        " · s this session, a always: {kind}",
-        " · s 本次会话，a 始终：{kind}",
+        "\ns this session, a always: {kind}",
+        "\ns 本次会话，a 始终：{kind}",
     ),
     "choose_yes_no": ("y yes · n no", "y 是 · n 否"),
     "edit_call": ("Change the call, then Enter.", "修改调用，然后按 Enter。"),
@@ -151,6 +241,10 @@ CHAT: Pairs = {
     "nothing_undone": ("There is nothing to take back.", "没有可撤销的内容。"),
     "left": ("left {path}: {reason}", "未动 {path}：{reason}"),
     "compact_next": ("The history is shortened before the next request.", "下次请求前将缩短历史。"),
+    "compact_words": (
+        "/compact takes no words: what you said stays word for word; say there what is to be kept.",
+        "/compact 不带文字：你说过的话会原样保留，请在任务中说明要保留什么。",
+    ),
     "no_session": ("Nothing is kept of this conversation.", "此对话不保存。"),
     "session": ("session {id}", "会话 {id}"),
     "forked": ("a new session, as this one was: {id}", "新会话，内容同前：{id}"),
@@ -175,7 +269,12 @@ def chat_word(name: str, /, **values: object) -> str:
         name: Of the sentence.
         values: For the names in braces.
     """
-    return CHAT[name][LANGUAGES.index(language_of())].format(**values)
+    return in_words(CHAT[name]).format(**values)
+
+
+def in_words(pair: tuple[str, str]) -> str:
+    """The one of two sentences that is in the person's language."""
+    return pair[LANGUAGES.index(language_of())]
 
 
 def keys_help() -> str:

@@ -10,12 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 from pure_agent_loop.cli.choose import WAYS_OUT, choose, plan_for
-from pure_agent_loop.cli.commands.run import add_run, check_given_rules, run, workspace_of
+from pure_agent_loop.cli.commands.run import add_run, run
 from pure_agent_loop.cli.exits import DONE, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.toolset import make_toolset, rules_of
+from pure_agent_loop.cli.task import with_attached
+from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_going_on, place_for_run
 from pure_agent_loop.cli.words import say
@@ -70,7 +71,13 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
         check_given_rules(typed, options, found, output)
         try:
             choice = choose(
-                options.model, options.base_url, options.thinking, os.environ, output, options.configured
+                options.model,
+                options.base_url,
+                options.thinking,
+                os.environ,
+                output,
+                options.configured,
+                prepared=False,  # while the person types
             )
         except ConfigError:
             if options.task or is_going_on(options):
@@ -87,7 +94,7 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
             choice,
             place,
             output,
-            " ".join(options.task).strip(),
+            *with_attached(" ".join(options.task).strip(), options.attach),
         )
 
 

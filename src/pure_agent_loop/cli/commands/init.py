@@ -32,6 +32,8 @@ _EXAMPLES = {
     "base_url": "work",
     "temperature": 0.7,
     "system": "You are a careful engineer.",
+    "append_system": "Answer in one paragraph.",
+    "keep_sessions": 90,
     "language": "zh",
     "rules.allow": ["edit_file(path=docs/*)", "shell(npm test)"],
     "rules.ask": ["read_file(path=private/*)"],

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.agent import Agent
 from pure_agent_loop.cli.arguments import (
     add_database,
     add_limits,
@@ -20,33 +19,42 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
-from pure_agent_loop.cli.one_run import OneRun
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.task import read_task, tasks_of_lines
-from pure_agent_loop.cli.toolset import Toolset, make_toolset, rules_of, suggest, system_prompt
+from pure_agent_loop.cli.task import Answer, media_named, read_task, tasks_of_lines, with_attached
+from pure_agent_loop.cli.toolset import (
+    Toolset,
+    check_given_rules,
+    make_toolset,
+    rules_of,
+    suggest,
+    system_prompt,
+    workspace_of,
+)
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.which_session import PICK, is_going_on, place_for_run
+from pure_agent_loop.cli.which_session import PICK, Place, answer_there, is_going_on, place_for_run
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.kit import Compactor
 from pure_agent_loop.permissions import (
     PERMISSION_MODES,
     AskFunction,
     Permission,
     PermissionRequest,
-    PermissionRules,
 )
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs.choose import Choice
-from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.support.language import LANGUAGES
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import ToolRegistry
 
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.kernel.kit import Compactor
+
 INPUT_FORMATS = ("text", "stream-json")
-THEMES = ("auto", "plain")
-OUTPUT_FORMATS = ("text", "json", "stream-json")
+THEMES = ("auto", "dark", "light", "plain")
+OUTPUT_FORMATS = ("text", "json", "stream-json", "code")
 MODES = ("react", "single")
 SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
 _EPILOG = """\
@@ -88,6 +96,20 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+    group.add_argument(
+        "--append-system",
+        "--append-system-prompt",
+        metavar="TEXT",
+        help="what it says besides",
+    )
+    group.add_argument(
+        "-a",
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file for the task: the text of it, or an image or a PDF; repeatable",
+    )
     group.add_argument(
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
@@ -147,6 +169,12 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
         help="go on with that session, with or without a task; without an ID: pick one of this folder",
     )
     which.add_argument("--no-session", action="store_true", help="keep nothing of this run")
+    group.add_argument(
+        "--keep-sessions",
+        type=positive,
+        metavar="DAYS",
+        help="delete what is finished and was not used for so long (default: keep all)",
+    )
     add_database(group)
 
 
@@ -210,14 +238,31 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
         "--output-format",
         choices=OUTPUT_FORMATS,
         default="text",
-        help="text: the answer; json: one object; stream-json: one object a line for each event",
+        help="text: the answer; json: one object; stream-json: one object a line for each event; "
+        "code: the first piece of code in the answer, or all of it if there is none",
+    )
+    group.add_argument(
+        "-x",
+        "--extract",
+        action="store_const",
+        dest="output_format",
+        const="code",
+        help="--output-format code",
     )
     group.add_argument(
         "-p", "--print", action="store_true", dest="quiet", help="the answer only, no progress"
     )
     group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="the same")
     group.add_argument(
-        "--theme", choices=THEMES, default="auto", help="auto (the default); plain: no colours"
+        "--theme",
+        choices=THEMES,
+        default="auto",
+        help="colours: auto (the default), for a dark or a light background, or plain: none",
+    )
+    group.add_argument(
+        "--screen-reader",
+        action="store_true",
+        help="a conversation to be read aloud: words in the place of signs, and nothing that moves",
     )
     group.add_argument("--no-color", action="store_const", dest="theme", const="plain", help="--theme plain")
     group.add_argument(
@@ -234,15 +279,21 @@ def run(options: argparse.Namespace, output: Output) -> int:
             "--input-format stream-json takes its tasks from standard input, not from the command line; it "
             "needs --output-format stream-json and goes without --explain."
         )
+    typed_task = " ".join(options.task)
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
     typed = rules_of(options)
     configure(options, output, workspace, questions)
     trusted = may_guide(workspace, questions, output, given=options.trust_folder)
+    if task is not None and typed_task.startswith("/"):
+        from pure_agent_loop.cli.chat.custom import own_task
+
+        task = task.replace(typed_task, own_task(typed_task, workspace, questions), 1)
+    text, media = with_attached(task or "", options.attach)
+    task = text or None
     with closing(place_for_run(options, workspace, questions, output)) as place:
-        found = make_toolset(
-            options, workspace, output, trusted=trusted
-        )  # what is wrong with it is said before a model starts
+        # What is wrong with the tools is said before a model starts.
+        found = make_toolset(options, workspace, output, trusted=trusted)
         check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
@@ -255,50 +306,30 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
             output.say(toolset.shell.describe())
 
+        from pure_agent_loop.cli.one_run import OneRun
+
         def do(task: str | None, *, first: bool = True) -> int:
             one = OneRun(options, output, choice.model, workspace, questions, place)
-            return one.run(agent, task, first=first)
+            return one.run(agent, task, first=first, media=media)
 
-        return _conversation(do) if lines else do(task)
-
-
-def check_given_rules(
-    typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output
-) -> None:
-    """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
-    check_rules(typed, found.tools, found.subagents, hint="")
-    try:
-        if options.tools == "all" and not options.no_tools:
-            check_rules(rules_of(options), found.tools, found.subagents, hint="")
-    except ConfigError as error:
-        output.say(f"pal.toml: {error}")
+        if lines:
+            return _conversation(do, place)
+        media += media_named(typed_task, workspace)
+        return do(task)
 
 
-def _conversation(do: Callable[..., int]) -> int:
-    """Each line is a task; they go on from one another. The code is that of the last."""
+def _conversation(do: Callable[..., int], place: Place) -> int:
+    """Each line is a task or an answer; they go on from one another. The code is that of the last run."""
     code, first = USAGE, True
-    for task in tasks_of_lines(sys.stdin):
-        code, first = do(task, first=first), False
+    for line in tasks_of_lines(sys.stdin):
+        if isinstance(line, Answer) and answer_there(place, line):
+            continue  # there are more questions
+        code, first = do(None if isinstance(line, Answer) else line, first=first), False
         if code == INTERRUPTED:
             break
     if first:
         raise ConfigError('There is no task. Write lines such as {"type": "user", "content": "..."}.')
     return code
-
-
-def workspace_of(name: str) -> Path:
-    """The folder of the option ``--workspace``.
-
-    Args:
-        name: What was given.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"--workspace={name} is not a folder.")
-    return folder.resolve()
 
 
 def make_agent(
@@ -324,7 +355,10 @@ def make_agent(
         more: What the system prompt says besides.
         compaction: How a long history is shortened.
     """
+    from pure_agent_loop.agent import Agent
+
     settings: dict[str, Any] = {}
+    more = "\n\n".join(each for each in (more, options.append_system) if each)
     prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
     if more:
         prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
@@ -370,7 +404,7 @@ def _answers(
 
 def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
     explanation = agent.explain(task)
-    if form == "text":
+    if form in ("text", "code"):
         output.result(f"{safe_text(str(explanation))}\n")
     else:
         kind = {"type": "explanation"} if form == "stream-json" else {}

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,8 @@ from pure_agent_loop.cli.which_session import (
     existing,
     folder_of,
     in_folder,
+    last_of,
+    prune,
     store_for,
     to_resume,
 )
@@ -68,7 +71,13 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     add_database(listing)
     listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
     listing.add_argument("--here", action="store_true", help="only those that began in this folder")
-    show = _with_id(actions, "show", "what happened in a session; long texts are shortened")
+    listing.add_argument(
+        "words", nargs="*", metavar="WORD", help="only those in which each of these was said"
+    )
+    show = actions.add_parser("show", help="what happened in a session; long texts are shortened")
+    show.add_argument("id", metavar="ID", nargs="?", help="the session (default: the last of this folder)")
+    add_database(show)
+    show.add_argument("--answer", action="store_true", help="only the last answer, as it is")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
     export = _with_id(actions, "export", "a session as a document, in full")
     export.add_argument("--format", choices=FORMATS, required=True, help="of the document")
@@ -80,6 +89,9 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
     add_database(delete)
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    pruned = actions.add_parser("prune", help="take away what is finished and was not used for long")
+    pruned.add_argument("--days", type=positive, default=90, metavar="N", help="so long (default: 90)")
+    add_database(pruned)
     _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
     waiting = actions.add_parser(
         "waiting", help="the sessions that wait for a permission, and their questions"
@@ -109,6 +121,8 @@ def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     every = list(in_folder(store, Path.cwd() if options.here else None))
     children = {record.session_id for record in TaskStore().list()}
     found = [info for info in every if options.all or info.id not in children]
+    if options.words:
+        found = [info for info in found if _has_said(info, store, options.words)]
     shown = [_summary(info, store) for info in found[: options.limit]]
     if options.json:
         output.json({"sessions": shown, "total": len(found)})
@@ -123,6 +137,15 @@ def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> i
         there = at_database(options.database)
         output.say(f"there are no sessions; begin one: {_begin(there)}")
     return DONE
+
+
+def _has_said(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> bool:
+    try:
+        entries = read_story(store.read(info.id).records).entries
+    except SessionError:
+        return False
+    said = "\n".join(each.text for each in entries).lower()
+    return all(word.lower() in said for word in words)
 
 
 def _begin(database: str) -> str:
@@ -164,14 +187,19 @@ def _standing(row: dict[str, Any]) -> str:
 
 
 def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
-    loaded = store.read(existing(options.id, store))
+    session = last_of(store, None if options.database else Path.cwd()) if options.id is None else options.id
+    loaded = store.read(existing(session, store))
+    if options.answer:
+        answers = [each.text for each in read_story(loaded.records).entries if each.kind == "answer"]
+        output.result(f"{safe_text(answers[-1]) if answers else ''}\n")
+        return DONE
     if options.json:
         records = [_fields(record) for record in loaded.records]
-        output.json({"id": options.id, "problems": loaded.problems, "records": records})
+        output.json({"id": session, "problems": loaded.problems, "records": records})
         return DONE
     story = read_story(loaded.records)
     width = output.width
-    parts = [_block("", f"Session {options.id}: {about(story, loaded.records)}", width, 1)]
+    parts = [_block("", f"Session {session}: {about(story, loaded.records)}", width, 1)]
     parts += [_entry(entry, width) for entry in story.entries]
     if story.entries and not story.stop_reason:
         parts.append("   in the middle of something: it is at work, or was cut off\n")
@@ -241,6 +269,12 @@ def _fork(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     new = fork_session(store, existing(options.id, store), options.at, options.new_id)
     output.result(f"{new}\n")
     output.say(f'to go on: pal run {to_resume(new, options.database)} "your task"')
+    return DONE
+
+
+def _prune(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+    for each in prune(store, options.days, time.time()):
+        output.say(f"deleted {each}")
     return DONE
 
 
@@ -326,6 +360,7 @@ _ACTIONS = {
     "export": _export,
     "fork": _fork,
     "delete": _delete,
+    "prune": _prune,
     "repair": _repair,
     "waiting": _waiting,
     "answer": _answer,

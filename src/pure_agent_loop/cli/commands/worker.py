@@ -12,16 +12,18 @@ from pathlib import Path
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
+from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.load import load_object
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.parser import parser_of
+from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.toolset import Toolset
 from pure_agent_loop.durable import Engine, Rate
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.support.numbers import positive, seconds
 from pure_agent_loop.toolbox import starter_tools
 
@@ -70,7 +72,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
 
 def worker(options: argparse.Namespace, output: Output) -> int:
     """Work until a signal ends it; return the exit code."""
-    agents = _load_agents(options.agents, output)
+    agents = load_agents(options.agents, output)
     engine = Engine(
         options.database,
         agents=agents,
@@ -108,8 +110,16 @@ def _rate(text: str) -> tuple[str, Rate]:
         ) from error
 
 
-def _load_agents(where: str | None, output: Output) -> dict[str, Agent]:
-    """The agents by name; if none are named, one with the model of ``pal run`` that reads this folder."""
+def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
+    """The agents by name; if none are named, one with the model of ``pal run`` that reads this folder.
+
+    Args:
+        where: MODULE:NAME; None for none.
+        output: Told which model is used.
+
+    Raises:
+        PureAgentLoopError: They cannot be loaded, or there is no model.
+    """
     if where is None:
         return {_DEFAULT_AGENT: _default_agent(output)}
     found = load_object("--agents", where)
@@ -124,13 +134,13 @@ def _load_agents(where: str | None, output: Output) -> dict[str, Agent]:
 
 
 def _default_agent(output: Output) -> Agent:
-    choice = choose(None, None, "off", os.environ, output)
-    return Agent(
-        llm=choice.client,
-        tools=starter_tools(Path.cwd()),
-        limits=LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None),
-        audit=AuditLog(),
-    )
+    """With what ``pal.toml`` says of the model, the limits and the rules; the tools only read."""
+    options = parser_of("run").parse_args([])
+    options.given = frozenset()
+    configure(options, output, Path.cwd(), None)
+    choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
+    toolset = Toolset(starter_tools(Path.cwd()), audit=AuditLog())
+    return make_agent(options, choice, None, toolset, Path.cwd(), trusted=False)
 
 
 class _Stopping:
