@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.local import EmbeddedClient, open_local
-from pure_agent_loop.local.engine import models
 from pure_agent_loop.local.engine.lease import take_lease
 from pure_agent_loop.local.engine.shared import ServerSettings, join_server
 from pure_agent_loop.tool import tool
@@ -25,15 +23,6 @@ pytestmark = pytest.mark.local_model
 HELLO = [{"role": "user", "content": "Hello, how are you?"}]
 COUNT = [{"role": "user", "content": "Count to five."}]
 QUICK = ServerSettings(idle=0.2)
-
-
-@pytest.fixture(scope="module")
-def model_file():
-    """The default model, pulled once by our own code and kept between runs of the tests."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURE_AGENT_LOOP_HOME", str(cache))
-        return models.pull(models.DEFAULT)
 
 
 @pytest.fixture(autouse=True)

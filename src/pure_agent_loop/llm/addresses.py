@@ -5,6 +5,9 @@ from __future__ import annotations
 import ipaddress
 import urllib.parse
 
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.secrets.redaction import shown_url
+
 
 def is_loopback(url: str) -> bool:
     """True if the address is on this machine."""
@@ -30,3 +33,23 @@ def _address_of(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return ipaddress.ip_address(host)
     except ValueError:
         return None
+
+
+def checked_url(url: str) -> str:
+    """The address of a server, without the white space around it.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    url = url.strip()
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(
+            f"base_url={shown_url(url)!r} is no web address. Give all of it, for instance "
+            "'http://127.0.0.1:11434/v1'."
+        )
+    return url

@@ -16,6 +16,7 @@ from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
+_HARMLESS = frozenset({str, int, bool, type(None)})
 
 
 class _RefusedError(ValueError):
@@ -45,7 +46,7 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
         return {}, _reason(say("no_json", error=error), raw)
     if value is None:
         return {}, None
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):
         return {}, _reason(say("no_object", kind=type(value).__name__), raw)
     return to_jsonable(value), None
 
@@ -111,11 +112,13 @@ def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check(value: Any, depth: int = 0) -> None:
     """Refuse what parsed, or came as an object, but would be changed on its way to the tool."""
+    if type(value) in _HARMLESS:
+        return
     if isinstance(value, float) and not math.isfinite(value):
         raise _RefusedError(say("not_allowed", value=value))
     if isinstance(value, DoubledKeys):
         raise value.refusal()
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return

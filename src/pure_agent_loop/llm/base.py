@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from types import AsyncGeneratorType
 from typing import Any, Protocol
 
 from pure_agent_loop.llm.profiles import Profile
@@ -140,7 +141,7 @@ async def close_client(client: object) -> None:
         await closing.aclose()
 
 
-async def stream_of(
+def stream_of(
     client: ChatModel,
     messages: list[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None,
@@ -150,10 +151,22 @@ async def stream_of(
     wanted = list(tools) if tools else None
     streaming = able(client, Streams)
     if streaming is None:
-        response = await client.chat(messages, wanted, **options)
-        yield response.to_delta()
-        return
+        return _in_one_piece(client, messages, wanted, options)
     deltas = streaming.chat_stream(messages, wanted, **options)
+    return deltas if isinstance(deltas, AsyncGeneratorType) else _closed_after(deltas)
+
+
+async def _in_one_piece(
+    client: ChatModel,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    options: dict[str, Any],
+) -> AsyncGenerator[Delta, None]:
+    response = await client.chat(messages, tools, **options)
+    yield response.to_delta()
+
+
+async def _closed_after(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
     try:
         async for delta in deltas:
             yield delta

@@ -47,9 +47,11 @@ class OpenCall:
     whole: Any = None  # arguments that came as an object
     changes_id: bool = False
     is_named_again: bool = False  # by a fragment without arguments, after whole arguments
+    read: tuple[dict[str, Any], str | None] | None = None  # the arguments, once they were parsed
 
     def add(self, part: ToolCallDelta) -> None:
         """Take in a fragment of this call."""
+        self.read = None
         if part.id and self.id and part.id != self.id:
             self.changes_id = True
         self.id = self.id or part.id or ""
@@ -94,6 +96,10 @@ class OpenCall:
 
     def arguments(self) -> tuple[dict[str, Any], str | None]:
         """The parsed arguments, or the reason why they cannot be used."""
+        self.read = self.read or self._parsed()
+        return self.read
+
+    def _parsed(self) -> tuple[dict[str, Any], str | None]:
         if isinstance(self.whole, Marked):
             return {}, self.whole.reason
         if self.whole is not None and (self.whole or not self.text.strip()):

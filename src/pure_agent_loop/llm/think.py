@@ -20,6 +20,8 @@ class ThinkSplitter:
 
     def feed(self, text: str) -> tuple[str, str]:
         """Take in more text; return (answer, thinking) that is sure by now."""
+        if not text or (self._state == "answer" and not self._buffer):
+            return text, ""  # what was held back waits for more
         self._buffer += text
         thinking = ""
         if self._state == "start":

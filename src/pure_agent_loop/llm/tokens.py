@@ -38,7 +38,7 @@ def estimate_tokens(text: str) -> int:
 def estimate_message(message: Mapping[str, Any]) -> int:
     """About how many tokens a message has."""
     content = message.get("content")
-    text, more = (content, 0) if isinstance(content, str) else _text_of_parts(content)
+    text, more = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
     calls = message.get("tool_calls")
     if calls:
         text += json.dumps(calls, ensure_ascii=False)
@@ -108,6 +108,7 @@ class ContextLedger:
         boundary: The newest change of earlier messages, None if there was none.
         results_cut: True once a tool's result was too long to be kept whole here.
         sizes: Estimates of the messages, each made once. Not part of the plain form.
+        tools: The newest tools, and our guess for them. Not part of the plain form.
     """
 
     tokens: int = 0
@@ -116,6 +117,7 @@ class ContextLedger:
     boundary: Boundary | None = None
     results_cut: bool = False
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
+    tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
 
     def estimate(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """About how many tokens all messages have, by our own guess alone."""

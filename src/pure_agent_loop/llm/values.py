@@ -53,6 +53,8 @@ class TokenUsage:
     @classmethod
     def from_openai(cls, usage: Any) -> TokenUsage | None:
         """Read a `usage` object of the chat-completions protocol, or None if there is none."""
+        if usage is None:
+            return None
         prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
         total = _count(usage, "total_tokens")
         if prompt is None and completion is None and total is None:
@@ -95,6 +97,8 @@ def get(value: Any, name: str) -> Any:
     """A field of a dict, an attribute of an SDK object, None where there is neither."""
     if type(value) is dict:  # nearly always; the check of the abstract type costs ten times as much
         return value.get(name)
+    if value is None:
+        return None
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 

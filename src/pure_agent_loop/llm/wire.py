@@ -140,6 +140,8 @@ def _error_in(data: Any) -> Any:
 def first_choice(data: Any) -> Any:
     """The choice with the lowest index of a chunk or a completion, None if there is none."""
     choices = get(data, "choices")
+    if type(choices) is list and len(choices) == 1 and type(choices[0]) is dict:  # nearly always
+        return choices[0]
     if isinstance(choices, Mapping):
         choices = [choices]
     if isinstance(choices, (list, tuple)):
@@ -156,11 +158,13 @@ def choice_index(choice: Any) -> int | None:
 
 
 def _is_json(value: Any) -> bool:
-    return isinstance(value, (Mapping, list, tuple, str, int, float))
+    return isinstance(value, (dict, list, tuple, str, int, float, Mapping))
 
 
 def _object(value: Any) -> Any:
     """An object, or an empty one for nothing."""
+    if type(value) is dict:
+        return value
     if not value and not isinstance(value, Mapping):
         return {}
     if _is_json(value) and not isinstance(value, Mapping):
@@ -172,6 +176,8 @@ def _content(content: Any) -> tuple[str, str]:
     """Content is text, nothing, or parts; returns (text, thinking)."""
     if isinstance(content, str):
         return content, ""
+    if content is None:
+        return "", ""
     parts = [content] if isinstance(content, Mapping) else content
     if not isinstance(parts, (list, tuple)):
         if parts and _is_json(parts):
@@ -197,6 +203,8 @@ def _finish_reason(value: Any) -> str | None:
 
 
 def _call_parts(calls: Any) -> tuple[ToolCallDelta, ...]:
+    if not calls:
+        return ()
     if isinstance(calls, Mapping):
         calls = [calls]
     if isinstance(calls, (list, tuple)):

@@ -91,8 +91,10 @@ Final Answer: 答案""",
 {{"tool": "一个工具的名称", "arguments": {{...}}}}
 其结果会作为 Observation 给你；要么在知道答案或没有工具能帮忙时写下
 {{"tool": "final_answer", "arguments": {{"answer": "答案"}}}}""",
-    choose="说出能完成用户要求的函数的名称。\n函数：\n{tools}",
-    choose_heard="给你一个函数。写出需要这个函数的人会说的话。",
+    choose="说出能完成用户要求的函数的名称。",
+    choose_tools="函数：\n{tools}",
+    choose_ready="好的。",
+    choose_described="说出能完成用户要求的函数的名称，并说明它的作用。",
     fill="按要求写出函数的参数，用 JSON。参数的值取自要求。",
     fill_several="如果要求需要多次调用，写出各次参数的列表。",
     fill_question="函数 {function}\n\n要求：{question}",

@@ -14,7 +14,6 @@ from pure_agent_loop.support.language import LANGUAGES, Sentences
 _SENTENCES = (
     "prompts.words",
     "schema.words",
-    "output.words",
     "toolsets.words",
     "toolbox.words",
     "subagents.words",
@@ -43,7 +42,7 @@ class Prompts:
     """The texts of one language. Names in braces are filled in.
 
     `sentences` replaces what tools and the checks of arguments, permissions and answers say, by the names in
-    ``prompts.words``, ``schema.words``, ``output.words``, ``toolbox.words`` and ``subagents.words``; `tools`
+    ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools`
     replaces what the model is told about a tool, by the tool's name; `worked_examples` replaces those of the
     json mode, by kind (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of
     ``llm.tool_modes.examples``.
@@ -98,7 +97,9 @@ class Prompts:
     react_rules: str
     json_action: str
     choose: str
-    choose_heard: str
+    choose_tools: str
+    choose_ready: str
+    choose_described: str
     fill: str
     fill_several: str
     fill_question: str

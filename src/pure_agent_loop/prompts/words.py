@@ -29,6 +29,8 @@ say = Sentences(
             "Arguments must be a dict; they are {value}.",
             "参数必须是 dict；得到的是 {value}。",
         ),
+        # -- what an application tells of itself -----------------------------------------------------
+        "context_item": ("{about}: {value}", "{about}：{value}"),
         # -- tools that are not here any more ---------------------------------------------------------
         "called_before": (
             "Used earlier in this conversation; it cannot be called now.",
@@ -114,6 +116,23 @@ say = Sentences(
             "结果在别处产生，尚未送达。",
         ),
         "toolset_failed": ("the toolset {name} failed: {error}", "工具集 {name} 失败：{error}"),
+        # -- typed answers ---------------------------------------------------------------------------
+        "typed_answer": (
+            "Your final answer must be one JSON value of this JSON Schema, nothing around it:\n{schema}",
+            "你的最终回答必须是一个符合以下 JSON Schema 的 JSON 值，前后不要有任何内容：\n{schema}",
+        ),
+        "final_result": (
+            "Gives the final answer and ends the task. Call it once, when you know the answer.",
+            "给出最终回答并结束任务。知道答案后调用一次。",
+        ),
+        "correct_answer": (
+            "Your answer cannot be used: {why}\nGive the whole answer again, corrected.",
+            "你的回答无法使用：{why}\n请更正后重新给出完整的回答。",
+        ),
+        "answer_no_json": (
+            "it is no JSON value of the form that was asked for. The JSON Schema is {schema}",
+            "它不是所要求形式的 JSON 值。JSON Schema 为 {schema}",
+        ),
         # -- tools that end in a strange way ---------------------------------------------------------
         "cancelled_itself": ("the tool cancelled itself", "工具自行取消"),
         "raised_cancelled": ("the tool raised CancelledError", "工具抛出了 CancelledError"),

@@ -49,8 +49,7 @@ class Likely(BaseLLMClient):
             )
             return LLMResponse(text, finish_reason=reason)
         [text] = options["response_format"]["json_schema"]["schema"]["enum"]
-        both = f"{asked} {text}"  # a name is looked at behind what was said, and the other way round
-        good = any(word in both and f"{liked}:" in f"{both}:" for word, liked in self.likes.items())
+        good = any(word in asked and text.split(":")[0] == liked for word, liked in self.likes.items())
         tokens = [('"', 0.0), (text, LIKELY if good else UNLIKELY), ('"', 0.0)]
         content = [{"token": token, "logprob": likely} for token, likely in tokens]
         raw = {"choices": [{"logprobs": {"content": content} if self.tells else None}]}
@@ -101,6 +100,39 @@ def test_where_nothing_gains_it_answers_and_the_likelihoods_without_content_are_
     first = len(model.requests)
     assert agent.run("Hello").content == "Hi again."
     assert len(model.requests) - first < first
+
+
+def test_only_tools_are_written_and_what_comes_before_them_is_the_same_for_all_tools():
+    @tool
+    def diary() -> str:
+        """Show the diary."""
+        return "empty"
+
+    leads = []
+    for offered in (clock, diary):
+        model = Likely({"only read": offered.name}, ["Hi."])
+        Agent(llm=model, tools=[offered]).run("What I say is only read")
+        asked = [
+            (m, o["response_format"]["json_schema"]["schema"]) for m, o in model.requests if "logprobs" in o
+        ]
+        assert [held["enum"][0].partition(": ")[0] for _, held in asked] == [offered.name] * 4
+        assert [m[-1]["content"] for m, _ in asked] == ["N/A", "What I say is only read"] * 2
+        leads.append([asked[0][0][:-3], asked[2][0][:-1]])
+    assert leads[0] == leads[1]
+
+
+def test_a_tool_that_one_reading_speaks_against_is_not_called():
+    class Named(Likely):
+        """It finds the name likely, but not what the tool does."""
+
+        async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
+            written = str(options.get("response_format"))
+            self.likes = {} if f"clock: {clock.description}" in written else {"time": "clock"}
+            return await super().chat(messages, tools, **options)
+
+    model = Named({}, ["No idea."])
+    assert calls_of(Agent(llm=model, tools=[clock]).run("What time is it?")) == []
+    assert len(model.requests) == 5
 
 
 def test_a_value_that_was_made_up_is_chosen_among_what_was_said():

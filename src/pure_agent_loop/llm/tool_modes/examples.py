@@ -29,8 +29,8 @@ class Filled(NamedTuple):
 
 
 _NO_TOOL = {
-    "en": (("answer", "No function is needed."), ("other", "Another function.")),
-    "zh": (("answer", "不需要函数。"), ("other", "别的函数。")),
+    "en": (("answer",),),
+    "zh": (("answer",),),
 }
 _CHOSEN = {
     "en": (
@@ -126,9 +126,9 @@ class Chosen(NamedTuple):
     description: str
 
 
-def no_tool(prompts: Prompts) -> list[tuple[str, str]]:
-    """What stands for "no tool of these": names and descriptions."""
-    return [(name, description) for name, description in _examples(prompts, "no_tool", _NO_TOOL)]
+def no_tool(prompts: Prompts) -> set[str]:
+    """The names that stand for an answer in words."""
+    return {name for (name,) in _examples(prompts, "no_tool", _NO_TOOL)}
 
 
 def chosen_examples(prompts: Prompts) -> list[Chosen]:
@@ -154,7 +154,7 @@ def check_worked_examples(prompts: Prompts) -> None:
     Raises:
         ConfigError: It names the kind, and what belongs there.
     """
-    shapes = {"no_tool": 2, "chosen": 3, "filled": 3, "answered": 3}
+    shapes = {"no_tool": 1, "chosen": 3, "filled": 3, "answered": 3}
     for kind, rows in prompts.worked_examples.items():
         if kind not in shapes:
             raise ConfigError(f"worked_examples has no kind {kind!r}. Use: {', '.join(shapes)}.")

@@ -34,6 +34,8 @@ class NativeReader:
             self._saw_call = True
             text = self._scanner.held + text
         shown = text if self._saw_call else self._scanner.feed(text)
+        if shown is delta.text and not reasoning:
+            return delta
         return delta._replace(text=shown, reasoning=delta.reasoning + reasoning)
 
     def finish(self) -> Delta:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from pure_agent_loop.llm.messages import joined_content
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
-from pure_agent_loop.output.words import say
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.language import speaking
 
 FINAL_RESULT = "final_result"

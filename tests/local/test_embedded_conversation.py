@@ -1,0 +1,31 @@
+"""A conversation with the default model itself, in a real tmux."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.conftest import Pal
+from tests.cli.conversations import idle, leave
+from tests.cli.tmux import TmuxScreen
+
+pytest.importorskip("xllamacpp")
+pytestmark = pytest.mark.local_model
+
+
+def test_two_questions_and_their_answers(model_file, tmp_path):
+    pal = Pal(tmp_path)
+    with TmuxScreen(pal, "chat", "-m", str(model_file), "--no-tools") as screen:
+        screen.until("Type a task")
+        before = ""  # the line of its state, behind the last answer
+        for number, task in enumerate(("Count to five.", "And to three?"), 1):
+            screen.type(f"{task}\r")
+            screen.until(
+                lambda screen, before=before: (
+                    screen.text.endswith(" tokens") and screen.text.splitlines()[-1] != before
+                )
+            )
+            idle(screen)
+            before = screen.text.splitlines()[-1]
+            screen.type("/cost\r")
+            screen.until(f"tokens in {number} steps")
+        assert "error" not in screen.all
+        leave(screen)
