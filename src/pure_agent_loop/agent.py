@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.explain import Explanation, explain
+from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.llm.messages import Message
@@ -50,7 +51,6 @@ from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
 from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
-from pure_agent_loop.runs.rules import check_rules
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import (
     UNSET,
@@ -66,12 +66,13 @@ from pure_agent_loop.runs.ways import OutputType
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
-from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from pure_agent_loop.explain import Explanation
     from pure_agent_loop.sessions.store import SessionStore
 
 __all__ = ["Agent", "AgentResult"]
@@ -176,7 +177,7 @@ class Agent(Variants[Deps, Out]):
         *,
         output_type: OutputType[Out] | None = None,
         output_retries: int = 2,
-        system_prompt_per: str = "run",
+        system_prompt_per: Literal["run", "step"] = "run",
         mode: AgentMode | None = None,
         after_tools: str = "",
         tool_mode: ToolMode = "auto",
@@ -254,7 +255,7 @@ class Agent(Variants[Deps, Out]):
             prompts=words,
             permissions=policy,
             can_use_tool=can_use_tool and contextual(checked_function("can_use_tool", can_use_tool)),
-            on_ask=checked_function("on_ask", on_ask),
+            on_ask=on_ask and contextual(checked_function("on_ask", on_ask)),
             hooks=hooks_in_run(hooks or Hooks()),
             budget=budget,
             name=name,
@@ -329,9 +330,35 @@ class Agent(Variants[Deps, Out]):
             HistoryError: `messages` is no list of messages.
             LLMError: The request could not be sent in this `tool_mode`.
         """
+        from pure_agent_loop.explain import explain
+
         given = RunInput(task, messages, self.system_prompt, media=media_parts(media))
         kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         return explain(*begin_run(kit, given))
+
+    def conversation(self) -> Conversation[Out]:
+        """A conversation with this agent, which keeps the history for you."""
+        return Conversation(self.prepare)
+
+    def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
+        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
+
+        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
+        agent above hold for it too. In a session it has a session of its own beside that of the run, and
+        goes on where it stood when the program was killed.
+
+        Args:
+            name: As the model sees it; the agent's name if empty.
+            description: What it is good for; that of the agent if empty.
+            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
+                reaches it as JSON.
+
+        Raises:
+            ConfigError: There is no name, or the type has no JSON form.
+        """
+        from pure_agent_loop.subagents.agent_tool import agent_tool
+
+        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
 
     def prepare(
         self,

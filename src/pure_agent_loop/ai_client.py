@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.result import AgentResult
+from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 
 
 class AIClient(Agent):

@@ -53,6 +53,8 @@ Prices = Mapping[str, Price]
 
 def price_for(prices: Prices, model: str) -> Price | None:
     """The price of a model: of its own name, else of the first pattern (``gpt-5*``, ``*``) that fits it."""
+    if not prices:
+        return None
     return prices.get(model) or next(
         (price for pattern, price in prices.items() if fnmatch.fnmatchcase(model, pattern)), None
     )

@@ -34,6 +34,7 @@ ErrorKind = Literal[
     "not_found",  # 404: wrong address or model name
     "context_overflow",  # the request is longer than the model's window
     "bad_request",  # any other 4xx
+    "invalid_output",  # an answer that is not of the form that was asked for, after all corrections
     "unknown",
 ]
 

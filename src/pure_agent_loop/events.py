@@ -24,7 +24,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from pure_agent_loop.kernel.event_data import (
+from pure_agent_loop.event_data import (
     TASK_STATES,
     BaseEvent,
     EventType,
@@ -39,7 +39,7 @@ from pure_agent_loop.kernel.event_data import (
     of_tool,
     shown,
 )
-from pure_agent_loop.kernel.stop_reasons import StopReason
+from pure_agent_loop.stop_reasons import StopReason
 
 
 class _Factories(type):

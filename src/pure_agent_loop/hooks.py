@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.tool_context import RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,18 @@ class BeforeTool:
     context: str = ""
 
 
-BeforeToolHook = Callable[
-    [str, dict[str, Any], HookContext], "BeforeTool | Awaitable[BeforeTool | None] | None"
-]
-AfterToolHook = Callable[[str, dict[str, Any], str, HookContext], "str | Awaitable[str | None] | None"]
-StopHook = Callable[[str, HookContext], "str | Awaitable[str | None] | None"]
+_Wish = BeforeTool | Awaitable[BeforeTool | None] | None
+_Text = str | Awaitable[str | None] | None
+# Each may take the run that it is called in first.
+BeforeToolHook = (
+    Callable[[str, dict[str, Any], HookContext], _Wish]
+    | Callable[[RunContext[Any], str, dict[str, Any], HookContext], _Wish]
+)
+AfterToolHook = (
+    Callable[[str, dict[str, Any], str, HookContext], _Text]
+    | Callable[[RunContext[Any], str, dict[str, Any], str, HookContext], _Text]
+)
+StopHook = Callable[[str, HookContext], _Text] | Callable[[RunContext[Any], str, HookContext], _Text]
 
 
 @dataclass(frozen=True, slots=True)

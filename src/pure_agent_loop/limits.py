@@ -168,6 +168,12 @@ class LimitResult:
         return cls("stop", reason)
 
 
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{name} must be a whole number, 0 or more; it is {value!r:.80}.")
+    return value
+
+
 class LimitChecker:
     """Asks one question of a ledger: may the run go on?
 
@@ -201,7 +207,7 @@ class LimitChecker:
 
     @current_step.setter
     def current_step(self, value: int) -> None:
-        self.ledger.steps = value
+        self.ledger.steps = _count("current_step", value)
 
     @property
     def total_tokens(self) -> int:
@@ -210,7 +216,7 @@ class LimitChecker:
 
     @total_tokens.setter
     def total_tokens(self, value: int) -> None:
-        self.ledger.tokens = value
+        self.ledger.tokens = _count("total_tokens", value)
 
     @property
     def deadline(self) -> float | None:
@@ -219,11 +225,11 @@ class LimitChecker:
 
     def add_tokens(self, n: int) -> None:
         """Count `n` more tokens."""
-        self.ledger.tokens += n
+        self.ledger.tokens += _count("add_tokens: n", n)
 
     def add_tool_calls(self, n: int) -> None:
         """Count `n` more tool calls."""
-        self.ledger.tool_calls += n
+        self.ledger.tool_calls += _count("add_tool_calls: n", n)
 
     def note_time(self) -> None:
         """Bring the seconds of the ledger up to date."""

@@ -16,7 +16,7 @@ Every other change raises. Frozen values: a change is a new `Part`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
@@ -82,17 +82,40 @@ class Part:
             raise PartTransitionError(
                 f"Part {self.id!r} cannot go from {self.state} to {state}; from there only to: {allowed}."
             )
-        changed = replace(self, state=state, output=self.output if output is None else output)
-        return replace(changed, started=now) if state == "running" else replace(changed, ended=now)
+        runs = state == "running"
+        return Part(  # `replace` would read each field by its name; this is done several times a step
+            self.id,
+            self.session_id,
+            self.message_id,
+            self.type,
+            state,
+            self.tool,
+            self.call_id,
+            self.input,
+            self.output if output is None else output,
+            self.created,
+            now if runs else self.started,
+            self.ended if runs else now,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {  # `asdict` would copy deeply, at each event
+            "id": self.id,
+            "session_id": self.session_id,
+            "message_id": self.message_id,
+            "type": self.type,
+            "state": self.state,
+            "tool": self.tool,
+            "call_id": self.call_id,
+            "input": self.input,
+            "output": self.output,
+            "created": self.created,
+            "started": self.started,
+            "ended": self.ended,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
         """The reverse of :meth:`to_dict`."""
         return cls(**data)
-
-
-_FIELDS = tuple(each.name for each in fields(Part))  # `asdict` would copy deeply, at each event

@@ -16,8 +16,6 @@ The order, from the strongest to the weakest:
 from __future__ import annotations
 
 import fnmatch
-import json
-import posixpath
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,8 @@ from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.schema.forms import Forms, fits, forms_of
+from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
@@ -135,7 +135,10 @@ class JudgeContext:
 Opinion = Permission | None
 Judge = Callable[[dict[str, Any], JudgeContext], Opinion | Awaitable[Opinion]]
 Verdict = Permission | Behavior | bool
-PermissionFunction = Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
+PermissionFunction = (
+    Callable[[str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
+    | Callable[[RunContext[Any], str, dict[str, Any], PermissionContext], Verdict | Awaitable[Verdict]]
+)
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
 ALLOWED = Permission("allow")
@@ -182,13 +185,20 @@ class Rule:
         """The same rule without its first argument."""
         return Rule(self.text, self.tool, self.args[1:])
 
-    def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
-        """True if the rule speaks of this call."""
-        plain = {name: _as_path(value) if name == "path" else value for name, value in args.items()}
-        return fnmatch.fnmatchcase(tool, self.tool) and all(
-            _fits(pattern, plain.values() if not name else [plain[name]] if name in plain else [])
+    def matches(self, tool: str, *forms: Mapping[str, Any]) -> bool:
+        """True if the rule speaks of this call, given in one form or several."""
+        return fnmatch.fnmatchcase(tool, self.tool) and any(map(self._fits, forms))
+
+    def _fits(self, args: Mapping[str, Any]) -> bool:
+        return all(
+            any(fits(pattern, args[each], each) for each in ([name] if name else args) if each in args)
             for name, pattern in self.args
         )
+
+
+def _seen(call: Mapping[str, Any] | Forms, behavior: Behavior) -> Sequence[Mapping[str, Any]]:
+    forms = call if isinstance(call, Forms) else forms_of(call)
+    return forms.meant if behavior == "allow" else forms.each
 
 
 def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
@@ -198,19 +208,7 @@ def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
     return tuple((m[1], m[2].strip()) for m in map(_NAMED.fullmatch, parts) if m is not None)
 
 
-def _fits(pattern: str, values: Any) -> bool:
-    # fnmatch's brackets would surprise in a command line; only * and ? are wildcards here.
-    plain = re.sub(r"[\[\]]", lambda bracket: f"[{bracket[0]}]", pattern)
-    return any(fnmatch.fnmatchcase(_as_word(value), plain) for value in values)
-
-
-def _as_path(value: Any) -> Any:
-    """The path as the tools open it: ``src/../.env`` is not below ``src``, and ``./.env`` is ``.env``."""
-    return posixpath.normpath(value) if isinstance(value, str) and value else value
-
-
-def _as_word(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+_NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,17 +245,30 @@ class PermissionRules:
         """All rules."""
         return chain.from_iterable(self._parsed.values())
 
-    def find(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> Rule | None:
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no rule."""
+        return self._parsed == _NO_RULES
+
+    def find(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> Rule | None:
         """The first rule of a kind that speaks of a call."""
-        return next((rule for rule in self._parsed[behavior] if rule.matches(tool, args)), None)
+        if not self._parsed[behavior]:
+            return None
+        seen = _seen(call, behavior)
+        return next((rule for rule in self._parsed[behavior] if rule.matches(tool, *seen)), None)
+
+    def look_into(self, tool: str) -> bool:
+        """True if a rule speaks of some calls of a tool and not of others."""
+        return any(rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self.each())
 
     def names(self, behavior: Behavior, tool: str) -> bool:
         """True if a rule of a kind speaks of every call of a tool."""
         return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
 
-    def patterns(self, behavior: Behavior, tool: str, args: Mapping[str, Any]) -> tuple[str, ...]:
+    def patterns(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> tuple[str, ...]:
         """The first pattern of each rule of a kind on the arguments of a tool, if its others fit the call."""
-        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, args)]
+        seen = _seen(call, behavior)
+        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, *seen)]
         return tuple(rule.args[0][1] for rule in mine)
 
 
@@ -290,7 +301,7 @@ class PermissionPolicy:
     def suggest(
         self,
         tool: str,
-        args: Mapping[str, Any],
+        args: Mapping[str, Any] | Forms,
         *,
         read_only: bool,
         own: Permission | None = None,
@@ -328,7 +339,7 @@ class PermissionPolicy:
         return Permission("ask", say("mode_asks"))
 
     def judge_context(
-        self, tool: str, args: Mapping[str, Any], *, attended: bool, always: bool = False
+        self, tool: str, args: Mapping[str, Any] | Forms, *, attended: bool, always: bool = False
     ) -> JudgeContext:
         """What a tool that judges its own calls is told.
 
@@ -349,7 +360,7 @@ class PermissionPolicy:
             plan=plan,
         )
 
-    def _allows(self, tool: str, args: Mapping[str, Any], *, judges: bool) -> bool:
+    def _allows(self, tool: str, args: Mapping[str, Any] | Forms, *, judges: bool) -> bool:
         rules = self.rules
         return rules.names("allow", tool) if judges else rules.find("allow", tool, args) is not None
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, StopReason
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
+from pure_agent_loop.stop_reasons import COMPLETED, STOP_REASONS, StopReason
 from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
 
 if TYPE_CHECKING:
@@ -117,22 +117,34 @@ class AgentResult(Generic[Out_co]):
 
     @property
     def error(self) -> str:
-        """What went wrong when `stop_reason` is ``error``, else empty."""
+        """What went wrong when `stop_reason` is ``error`` or ``invalid_output``, else empty."""
         failure = self.state.failure
         return "" if failure is None else safe_str(failure) or type(failure).__name__
 
     def raise_for_error(self) -> Self:
-        """Return the result itself, or raise what ended the run with ``error``.
+        """Return the result itself, or raise what ended the run with ``error`` or ``invalid_output``.
 
         Raises:
             PureAgentLoopError: Usually an `LLMError`, with the original error chained.
         """
         failure = self.state.failure
-        if self.stop_reason != "error" or failure is None:
+        if self.stop_reason not in ("error", "invalid_output") or failure is None:
             return self
         if isinstance(failure, PureAgentLoopError):
             raise failure
         raise LLMError(f"The run failed: {type(failure).__name__}: {self.error}", failure) from failure
+
+    def unwrap(self) -> Out_co:
+        """Return the output itself, for code that has no use for a run without one.
+
+        Raises:
+            PureAgentLoopError: There is none, and why; with ``error`` what `raise_for_error` raises.
+        """
+        self.raise_for_error()
+        if self.stop_reason != COMPLETED or (self.output is None and self.state.output is None):
+            why = STOP_REASONS[self.stop_reason].meaning
+            raise PureAgentLoopError(f"The run ended with {self.stop_reason!r} and has no output. {why}")
+        return cast("Out_co", self.output)
 
     def __str__(self) -> str:
         return self.content

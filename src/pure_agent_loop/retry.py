@@ -99,7 +99,7 @@ def next_delay(config: RetryConfig, attempt: int, error: BaseException, chance: 
     return min(backoff, config.max_delay) + config.jitter * chance
 
 
-def _tell(on_retry: Callable[..., Awaitable[None] | None], about: RetryAttempt) -> Awaitable[None] | None:
+def _tell(on_retry: Callable[..., object], about: RetryAttempt) -> object:
     try:
         inspect.signature(on_retry).bind(about)
     except TypeError:
@@ -125,7 +125,7 @@ class RetryHandler:
         self,
         fn: Callable[..., Awaitable[T]],
         *args: Any,
-        on_retry: Callable[..., Awaitable[None] | None] | None = None,
+        on_retry: Callable[..., object] | None = None,
         **kwargs: Any,
     ) -> T:
         """Call ``fn(*args, **kwargs)`` under retry.
@@ -151,6 +151,6 @@ class RetryHandler:
                     raise
                 if on_retry is not None:
                     told = _tell(on_retry, RetryAttempt(attempt, delay, error))
-                    if told is not None:
+                    if inspect.isawaitable(told):
                         await told
             await self._clock.sleep(delay)

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.values import ToolOutcome, failed
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
@@ -24,11 +23,11 @@ from pure_agent_loop.schema.calling import call_function, made, unwrapped
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.schema.described import Described, check_name
 from pure_agent_loop.schema.examples import Example
+from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.text import safe_str
 
-__all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset"]
-__all__ += ["as_tool", "failed", "tool"]
+__all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is any tool
     from typing_extensions import ParamSpec, TypeVar
@@ -74,6 +73,8 @@ class Tool(Described, Generic[P, R_co]):
         words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
         untrusted: Its results are words of others, such as files: the model gets them in a frame that marks
             them as data.
+        root: The folder that its argument ``path`` is a path in. Permission rules then look at what the path
+            leads to, however it is written.
 
     Raises:
         ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
@@ -98,9 +99,11 @@ class Tool(Described, Generic[P, R_co]):
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
         untrusted: bool = False,
+        root: str = "",
     ) -> None:
         super().__init__(function, name, description, parameters, examples, words)
         self._function = function
+        self._caller: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
         self.timeout = timeout
         self.retries = retries
         self._check()
@@ -111,6 +114,7 @@ class Tool(Described, Generic[P, R_co]):
         self.exclusive = exclusive
         self.external = external
         self.untrusted = untrusted
+        self.root = root
         self.judge = judge
 
     def _check(self) -> None:
@@ -150,7 +154,7 @@ class Tool(Described, Generic[P, R_co]):
         if "description" in changes:
             changes["_description"], made._words = changes.pop("description"), {}
         if "function" in changes:
-            changes["_function"] = changes.pop("function")
+            changes["_function"], made._caller = changes.pop("function"), None
         vars(made).update(changes)
         made._check()
         return made
@@ -179,7 +183,9 @@ class Tool(Described, Generic[P, R_co]):
             return failed(prompts, self.name, "InvalidArguments", problem)
         except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
             return failed(prompts, self.name, type(error).__name__, safe_str(error))
-        call = partial(call_function, contextual(self.function), kwargs, is_async=self.is_async)
+        if self._caller is None:  # to look at its signature costs more than the call
+            self._caller = partial(call_function, contextual(self.function), is_async=self.is_async)
+        call = partial(self._caller, kwargs)
         return await made(call, self.name, prompts)
 
     def accepts(self, args: dict[str, Any]) -> bool:
@@ -213,6 +219,7 @@ def tool(
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
     untrusted: bool = False,
+    root: str = "",
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool; use it bare (``@tool``) or with arguments (``@tool(name="x")``).
@@ -311,13 +318,8 @@ def as_tool(value: ToolLike) -> Tool:
             f"A tool given as a dict needs the keys name and function, and may have description and "
             f"parameters; or name, parameters and external=True. It has {sorted(map(str, keys))}."
         )
-    return Tool(
-        value.get("function"),
-        name=value["name"],
-        description=value.get("description"),
-        parameters=value.get("parameters"),
-        external=external,
-    )
+    told: dict[str, Any] = {key: value.get(key) for key in ("name", "description", "parameters")}
+    return Tool(value.get("function"), external=external, **told)
 
 
 class ToolRegistry:

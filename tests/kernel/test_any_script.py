@@ -21,12 +21,12 @@ from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.settings import ToolRetries
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.start import resumed_state
+from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 
 CASES, RUNS = 8, 2500

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.helpers import check_events
 
 from pure_agent_loop import ConfigError, Event, EventType
+from pure_agent_loop.event_data import BaseEvent
 from pure_agent_loop.events import ActionEvent, LoopEndEvent
-from pure_agent_loop.kernel.event_data import BaseEvent
 
 FACTORIES = [
     (Event.loop_start("t"), "loop_start", 0, {"task": "t"}, ""),

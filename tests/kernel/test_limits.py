@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop import LimitChecker, LimitExceededError, LimitResult, LoopLimits, ToolExecutionError
+from pure_agent_loop import (
+    ConfigError,
+    LimitChecker,
+    LimitExceededError,
+    LimitResult,
+    LoopLimits,
+    ToolExecutionError,
+)
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import FakeClock
@@ -111,3 +118,15 @@ def test_callers_may_raise_the_error():
     error = LimitExceededError("token_limit", 10, 12)
     assert (error.limit_type, error.limit_value, error.current_value) == ("token_limit", 10, 12)
     assert str(error) == "token_limit: reached 12, allowed 10"
+
+
+@pytest.mark.parametrize("wrong", ["x", None, True, -1, 1.5])
+def test_what_is_no_count_is_refused(wrong):
+    checker = LimitChecker()
+    for name in ("current_step", "total_tokens"):
+        with pytest.raises(ConfigError, match=name):
+            setattr(checker, name, wrong)
+    for name in ("add_tokens", "add_tool_calls"):
+        with pytest.raises(ConfigError, match=name):
+            getattr(checker, name)(wrong)
+    assert (checker.current_step, checker.total_tokens, checker.ledger.tool_calls) == (0, 0, 0)

@@ -188,3 +188,20 @@ async def test_a_function_of_three_arguments_is_told_too():
             fails, on_retry=lambda attempt, error, delay: told.append((attempt, str(error), delay))
         )
     assert told == [(1, "gone", 2)]
+
+
+@pytest.mark.parametrize("value", [False, 0, "stop", RuntimeError("unused"), iter(())])
+async def test_what_on_retry_returns_changes_nothing(value):
+    clock, asked = FakeClock(chance=0), Flaky(BUSY)
+    assert await RetryHandler(clock=clock).execute(asked, on_retry=lambda _: value) == ((), {})
+    assert (asked.calls, clock.waits) == (2, [1.0])
+
+
+async def test_what_on_retry_raises_ends_the_call():
+    def leave(attempt):
+        raise KeyError(attempt.attempt)
+
+    asked = Flaky(BUSY)
+    with pytest.raises(KeyError):
+        await RetryHandler(clock=FakeClock(chance=0)).execute(asked, on_retry=leave)
+    assert asked.calls == 1

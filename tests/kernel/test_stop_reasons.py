@@ -34,8 +34,10 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
-from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
+from pure_agent_loop.output.form import OutputForm
+from pure_agent_loop.output.typed import TypedOutput
 from pure_agent_loop.prompts import CHINESE, ENGLISH
+from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
 
 FAR = Tool(None, name="far", parameters={}, external=True)
@@ -162,6 +164,12 @@ CASES = {
         "",
     ),
     "error": ("error", {}, [ADDS[1], LLMError("gone", kind="auth")], ""),
+    "of another form": (
+        "invalid_output",
+        {"output": TypedOutput(OutputForm(int), 1)},
+        ["many", "a lot"],
+        "a lot",
+    ),
     "empty twice": ("error", {}, [answer(""), answer("")], ""),
     "output limit": (
         "output_limit",
@@ -189,7 +197,7 @@ def test_the_table_has_every_reason():
     with_a_note = {*ENGLISH.stopped}
     assert {case[0] for case in CASES.values()} == {
         *with_a_note,
-        *("completed", "cancelled", "error", "waiting_permission", "waiting_tool"),
+        *("completed", "cancelled", "error", "invalid_output", "waiting_permission", "waiting_tool"),
     }
     assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
     assert set(CHINESE.stopped) == with_a_note
@@ -205,7 +213,7 @@ def test_each_reason(case):
         result = run_kernel(llm, kit.pop("tools", [add]), **{"limits": FREE, **kit})
     assert (result.stop_reason, result.content) == (reason, content)
     assert result.messages[0] == {"role": "user", "content": "go"}
-    assert (result.state.failure is not None) == (reason == "error")
+    assert (result.state.failure is not None) == (reason in ("error", "invalid_output"))
     saved = json.loads(json.dumps(result.state.to_dict(), allow_nan=False))
     assert QueryState.from_dict(saved) == result.state
     if reason in BY_A_LIMIT:

@@ -18,6 +18,7 @@ from pure_agent_loop import (
     LLMError,
     LoopLimits,
     Profile,
+    PureAgentLoopError,
     QueryState,
     Retry,
     RunContext,
@@ -76,10 +77,30 @@ def test_the_words_of_a_correction_can_be_replaced():
 
 def test_corrections_come_to_an_end():
     result = check_result(agent(WRONG, WRONG, WRONG).run("x"))
-    assert (result.stop_reason, result.output, result.state.corrections) == ("error", None, 3)
-    with pytest.raises(LLMError, match="after 2 corrections: people: field required"):
+    assert (result.stop_reason, result.output, result.state.corrections) == ("invalid_output", None, 3)
+    assert (result.content, "people: field required" in result.error) == (WRONG, True)
+    with pytest.raises(LLMError, match="after 2 corrections: people: field required") as raised:
         result.raise_for_error()
+    with pytest.raises(LLMError, match="after 2 corrections: people: field required"):
+        result.unwrap()
+    assert (raised.value.kind, raised.value.is_transient) == ("invalid_output", False)
+    assert [(e.kind, e.fatal) for e in result.events if e.type is EventType.ERROR] == [
+        ("invalid_output", True)
+    ]
+    again = agent(WRONG, WRONG, OSLO).run(None, state=result.state)  # it may be corrected as often once more
+    assert again.output == City("Oslo", 7)
     assert agent(WRONG, output_retries=0).run("x").output is None
+
+
+def test_an_output_is_there_or_the_reason_is_raised():
+    assert agent(OSLO).run("x").unwrap() == City("Oslo", 7)
+    assert Agent(llm=ScriptedLLM(["null"])).run("x", output_type=City | None).unwrap() is None
+    limited = Agent(llm=ScriptedLLM([call("add", a=1, b=2), OSLO]), tools=[add], output_type=City)
+    with pytest.raises(PureAgentLoopError, match=r"'max_steps' and has no output\. The step"):
+        limited.run("x", limits=LoopLimits(max_turns=1)).unwrap()
+    plain = Agent(llm=ScriptedLLM(["Oslo"])).run("x")
+    with pytest.raises(PureAgentLoopError, match="has no output"):  # nobody had asked for one
+        agent().run(None, state=plain.state).unwrap()
     with pytest.raises(ConfigError, match="output_retries=-1"):
         agent(output_retries=-1)
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
-from pure_agent_loop import Agent, AgentLoop, ConfigError, PermissionRules, Tool, ToolRegistry, tool
+from pure_agent_loop import (
+    Agent,
+    AgentLoop,
+    ConfigError,
+    EventType,
+    PermissionRules,
+    Tool,
+    ToolRegistry,
+    tool,
+)
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import workspace_tools
+from pure_agent_loop.toolsets import prefixed
 
 
 @tool
@@ -134,3 +146,73 @@ def test_the_tools_of_a_workspace(tmp_path):
     for wrong in ("bash(git *)", "shell(cmd=git *)", "edit_file(file=docs/*)"):
         with pytest.raises(ConfigError, match="can match no call"):
             agent(wrong, tools=tools)
+
+
+@tool
+def pay(amount: float, count: int = 1, now: bool = False, to: Literal["ann", "bob"] = "ann") -> str:
+    """Pay."""
+    return "paid"
+
+
+OBJECT = {"type": "object", "properties": {"names": {"type": "array"}, "of": {"type": "object"}}}
+LISTS = given("lists", OBJECT)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("pay(amount=abc)", "'abc' is no value of the argument 'amount' of the tool 'pay' (number)"),
+        ("pay(amount=>100)", "(number)"),
+        ("pay(amount=a*)", "(number)"),
+        ("pay(count=1.5)", "(integer)"),
+        ("pay(now=yes)", "(boolean)"),
+        ("pay(to=Ann)", "(one of: ann, bob)"),
+        ("pay(amount=5, to=zoe)", "(one of: ann, bob)"),
+        ("lists(names=ann)", "(array)"),
+        ("lists(of=ann)", "(object)"),
+        ("lists(ann)", "of any argument"),
+        ("write_file(path=docs/)", "'docs/' is no value"),
+    ],
+)
+def test_a_rule_whose_value_no_argument_can_have_is_refused(rule, words):
+    with pytest.raises(ConfigError) as caught:
+        agent(rule, tools=[pay, LISTS, write_file])
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("pay(amount=100)", "pay(amount=1e3)", "pay(amount=-1*)", "pay(count=?0)", "pay(now=True)"),
+        *("pay(to=b*)", "pay(ann)", "pay(*)", "lists(names=*ann*)", 'lists(names=["ann"])', "lists(of={*)"),
+        *("write_file(path=*/)", "write_file(path=/)"),
+    ],
+)
+def test_a_rule_whose_value_an_argument_can_have_is_taken(rule):
+    assert agent(rule, tools=[pay, LISTS, write_file]).run("go").content == "hi"
+
+
+def test_the_tools_of_one_run_count():
+    made = agent("write_file(path=x)")
+    assert made.run("go", tools=[write_file]).content == "hi"
+    for wrong in ([now], [given("write_file", CLOSED.parameters)]):
+        with pytest.raises(ConfigError, match="can match no call"):
+            made.run("go", tools=wrong)
+        with made.override(tools=wrong), pytest.raises(ConfigError, match="can match no call"):
+            made.run("go")
+    shared = agent("write_file(path=x)", shared=True)
+    assert shared.run("go", tools=[now]).content == "hi"
+
+
+def test_the_tools_of_toolsets_count_as_soon_as_they_are_there():
+    def run(rule, **more):
+        return agent(rule, tools=[prefixed([write_file], "x_"), now], **more).run("go")
+
+    assert run("x_write_file(path=a)").content == "hi"
+    wrong = run("x_write_file(paht=a)")
+    assert wrong.stop_reason == "error"
+    assert "Did you mean 'path'?" in str(wrong.error)
+    assert run("x_write_file(paht=a)", shared=True).content == "hi"
+    waiting = run("write_file(path=a)")
+    (notice,) = [each.data["message"] for each in waiting.events if each.type is EventType.NOTICE]
+    assert "waits: there is no tool 'write_file'. Did you mean 'x_write_file'?" in notice

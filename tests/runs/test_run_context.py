@@ -152,6 +152,16 @@ def test_an_annotation_under_another_name_is_found():
     assert [list(Tool(each).parameters["properties"]) for each in (look, late)] == [["at"], ["at"]]
 
 
+def test_who_asks_a_person_finds_the_deps_too():
+    def ask(ctx: RunContext[Bank], request: Any) -> bool:
+        return bool(ctx.deps.money > 5)
+
+    for money, wanted in ((7, "a: 7"), (1, "PermissionDenied")):
+        llm = ScriptedLLM([call("balance", account="a"), "ok"])
+        mine = Agent(llm=llm, tools=[balance], can_use_tool=lambda *_: "ask", on_ask=ask)
+        assert wanted in results(mine.run("x", deps=Bank(money)))[0]
+
+
 def test_a_person_is_asked_through_on_ask():
     @tool
     async def colour(ctx: RunContext[None]) -> str:

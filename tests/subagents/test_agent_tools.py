@@ -18,11 +18,14 @@ from pure_agent_loop import (
     EventType,
     LoopLimits,
     PermissionRules,
+    Retry,
+    RunContext,
     tool,
 )
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.subagents import SubagentManager, TaskStore
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, assert_replays, call
+from pure_agent_loop.toolsets import prefixed
 
 
 @tool
@@ -87,6 +90,46 @@ def test_a_typed_input_reaches_it_as_json():
     assert len(other.llm.requests) == 1
 
 
+def test_its_own_output_type_and_checks_hold():
+    other = writer(['{"about": "sea"}', '{"about": "the sea"}'], output_type=Wish)
+
+    @other.output_check
+    def whole(wish: Wish) -> None:
+        if not wish.about.startswith("the"):
+            raise Retry("say the")
+
+    result = check_result(boss(other, output_type=None).run("go"))
+    (seen,) = of_type(result.events, EventType.OBSERVATION)
+    assert (seen.result, seen.value, seen.is_error) == ('{"about": "the sea"}', Wish("the sea"), False)
+
+
+def test_an_answer_that_does_not_fit_is_a_failure_not_a_result():
+    result = boss(writer(["no", "no"], output_type=Wish, output_retries=1)).run("go")
+    (seen,) = of_type(result.events, EventType.OBSERVATION)
+    assert (seen.is_error, "after 1 correction:" in seen.result, result.stop_reason) == (
+        True,
+        True,
+        "completed",
+    )
+
+
+def test_its_prompt_functions_and_toolsets_work_for_it():
+    def lead(ctx: RunContext[str]) -> str:
+        return f"You write for {ctx.deps}."
+
+    other = writer([call("my_stamp", n=3), "A line."], system_prompt=lead, tools=[prefixed([stamp], "my_")])
+    boss(other).run("go", deps="Bo")
+    first, second = other.llm.requests
+    assert first.messages[0]["content"] == "You write for Bo."
+    assert second.messages[-1]["content"] == "stamped 3"
+
+
+def test_an_override_of_it_holds_in_the_run_of_another_agent():
+    other = writer()
+    with other.override(llm=ScriptedLLM(["From a test."])):
+        assert tool_texts(boss(other).run("go").messages) == ["From a test."]
+
+
 def test_outside_of_a_run_it_says_so():
     import asyncio
 
@@ -115,7 +158,7 @@ def test_the_limits_above_end_it():
         lambda messages, tools, options: call("stamp", n=len(messages)) if tools else "?", tools=[stamp]
     )
     result = boss(endless, limits=LoopLimits(max_tool_calls=5)).run("go")
-    assert result.state.ledger.tool_calls <= 6
+    assert result.state.ledger.tool_calls == 5
 
 
 def test_a_failure_is_told_to_the_agent_above():

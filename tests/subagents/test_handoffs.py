@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from pure_agent_loop import (
     LoopLimits,
     PermissionRules,
     QueryState,
+    Retry,
     tool,
 )
 from pure_agent_loop.audit import AuditLog
@@ -358,3 +360,39 @@ def test_after_kill_9_in_either_loop_it_goes_on(tmp_path, kill_at):
     assert done.stdout == "two end completed\n", done.stderr
     assert marks.read_text().split() == ["1", "2"]
     assert_replays(tmp_path / "home" / "sessions" / "s.jsonl")
+
+
+@dataclass
+class Bill:
+    amount: int
+
+
+def check_three(bill: Bill) -> None:
+    if bill.amount != 3:
+        raise Retry("it is three")
+
+
+def test_the_agent_that_ends_the_run_says_what_the_output_is():
+    """Its own output type and its own checks hold, those of the first one do not."""
+    agent = pair(
+        second=['{"amount": 4}', '{"amount": 3}'], billing={"output_type": Bill}, output_type=list[str]
+    )
+    other_of(agent).output_check(check_three)
+    assert agent.run("x").output == Bill(3)
+    assert pair(output_type=Bill).run("x").output == "It is done."
+    failed = pair(second=["no"], billing={"output_type": Bill, "output_retries": 0}).run("x")
+    assert (failed.output, failed.stop_reason, failed.agent) == (None, "invalid_output", "billing")
+
+
+def test_an_output_type_of_the_run_holds_for_whoever_ends_it():
+    agent = pair(second=['{"amount": 3}', '{"amount": 4}'], billing={"output_type": int})
+    first = agent.run("x", output_type=Bill)
+    assert first.output == Bill(3)
+    assert agent.run("y", state=first.state, output_type=Bill).output == Bill(4)  # billing is in charge
+
+
+def test_an_override_of_the_other_agent_holds_in_the_run_of_the_first():
+    agent = pair()
+    with other_of(agent).override(llm=ScriptedLLM(["From a test."]), deps="mine"):
+        assert agent.run("x", deps="theirs").content == "From a test."
+    assert pair().run("x").content == "It is done."

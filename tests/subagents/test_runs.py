@@ -565,3 +565,19 @@ def test_a_tool_and_a_permission_function_see_folder_session_and_tasks(tmp_path)
     assert [list(each[4].values()) for each in seen] == [[], ["completed"]]
     with pytest.raises(ConfigError, match="cwd="):
         parent(llm, cwd=tmp_path / "nowhere")
+
+
+def test_a_function_without_a_decision_ends_only_the_subagent():
+    done = []
+
+    @tool
+    def act() -> str:
+        """Act."""
+        done.append(1)
+        return "acted"
+
+    llm = family(parent=[give(), "I see"], helper=[call("act"), "not reached"])
+    result = parent(llm, tools=[act], can_use_tool=lambda name, *_: name == "task" or None).run("go")
+    assert (result.content, result.stop_reason, done) == ("I see", "completed", [])
+    assert "can_use_tool gave no decision" in tool_texts(result.messages)[0]
+    assert states(result.events)[-1] == "failed"

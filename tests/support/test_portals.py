@@ -138,6 +138,28 @@ def test_ctrl_c_gives_the_result_so_far_and_the_session_holds_it(tmp_path):
     assert python(code) == (0, "cancelled 2 three\ngone on True\n", "")
 
 
+def test_ctrl_c_in_an_event_loop_of_the_caller_leaves_the_result_with_the_run():
+    code = """
+        import asyncio, os, signal
+        from pure_agent_loop import Agent
+        from pure_agent_loop.testing import ScriptedLLM, call
+        def count() -> str:
+            "Count."
+            return "three"
+        async def stop() -> str:
+            "Stop."
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        run = Agent(llm=ScriptedLLM([call("count"), call("stop")]), tools=[count, stop]).prepare("go")
+        try:
+            asyncio.run(run.wait())
+        except KeyboardInterrupt:
+            result = run.result()
+        print(result.stop_reason, result.steps, [each["role"] for each in result.messages][-1])
+    """
+    assert python(code) == (0, "cancelled 2 tool\n", "")
+
+
 def test_ctrl_c_while_a_stream_is_read_cancels_the_run():
     code = """
         import os, signal

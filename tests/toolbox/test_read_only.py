@@ -232,6 +232,10 @@ EFFECTS = {
     "its mode": "chmod 777 file",
     "its times": "touch -d 2001-01-01 file",
     "its owner": "chown $(id -u) file",
+    "its generation": (
+        'python3 -c "import fcntl, os, struct; '
+        "fcntl.ioctl(os.open('file', 0), 0x40087602, struct.pack('L', 7))\""
+    ),
     "its attributes": "setfattr -n user.x -v y file; chattr +d file; chattr +A .",
     "its length": "truncate -s 0 file",
     "its name": "mv file other",

@@ -34,6 +34,7 @@ def measured(only, every, sandbox="bubblewrap"):
     [
         *(("hostile", 9, "bubblewrap"), ("hostile", 29, "landlock")),
         *(("bypasses", 11, "bubblewrap"), ("bypasses", 31, "landlock")),
+        *(("attacks", 17, "bubblewrap"), ("attacks", 19, "landlock")),
     ],
 )
 def test_no_line_has_an_effect(only, every, sandbox):

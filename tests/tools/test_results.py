@@ -29,12 +29,12 @@ from pure_agent_loop import (
     tool,
 )
 from pure_agent_loop.compaction.rungs import prune, trim
-from pure_agent_loop.kernel.tools import values
 from pure_agent_loop.llm.messages import to_wire
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.media import media_parts
 from pure_agent_loop.prompts import ENGLISH
+from pure_agent_loop.schema import outcome
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.support.secrets.redaction import Redactor
@@ -442,4 +442,4 @@ def test_a_tool_outside_of_a_run_gives_its_pieces_too():
         return await gives(lambda: iter(["a", "b"])).execute({})
 
     assert asyncio.run(main()) == "ab"
-    assert values.MOST_PIECE_CHARS == 1_000_000
+    assert outcome.MOST_PIECE_CHARS == 1_000_000

@@ -12,13 +12,18 @@
 docs/assistant.md and docs/skills.md describe it.
 """
 
-from pure_agent_loop.assistant.agent_loop import AgentLoop
-from pure_agent_loop.assistant.context_builder import ContextBuilder
-from pure_agent_loop.assistant.memory import MemoryEntry, MemoryStore, MemoryStoreError
-from pure_agent_loop.assistant.notes import project_notes
-from pure_agent_loop.assistant.persona import PersonaConfig, personas
-from pure_agent_loop.assistant.skills import Skill, SkillsLoader
-from pure_agent_loop.assistant.words import AssistantWords, words_for
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.support.lazy import load_name
+
+if TYPE_CHECKING:
+    from pure_agent_loop.assistant.agent_loop import AgentLoop
+    from pure_agent_loop.assistant.context_builder import ContextBuilder
+    from pure_agent_loop.assistant.memory import MemoryEntry, MemoryStore, MemoryStoreError
+    from pure_agent_loop.assistant.notes import project_notes
+    from pure_agent_loop.assistant.persona import PersonaConfig, personas
+    from pure_agent_loop.assistant.skills import Skill, SkillsLoader
+    from pure_agent_loop.assistant.words import AssistantWords, words_for
 
 __all__ = [
     "AgentLoop",
@@ -34,3 +39,22 @@ __all__ = [
     "project_notes",
     "words_for",
 ]
+
+_LATER = {
+    "AgentLoop": "agent_loop",
+    "AssistantWords": "words",
+    "ContextBuilder": "context_builder",
+    "MemoryEntry": "memory",
+    "MemoryStore": "memory",
+    "MemoryStoreError": "memory",
+    "PersonaConfig": "persona",
+    "Skill": "skills",
+    "SkillsLoader": "skills",
+    "personas": "persona",
+    "project_notes": "notes",
+    "words_for": "words",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return load_name(__name__, _LATER, name)

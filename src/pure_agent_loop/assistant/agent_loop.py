@@ -24,7 +24,6 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import equipped, leave_tools, list_tools, spoken
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
@@ -36,6 +35,7 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolbox.files.workspace import Workspace

@@ -7,18 +7,23 @@
     walk      along the chain
     head      how far it goes
     folder    its files and its lock
-    verify    whether it is as it was written
-    history   what was called, and what came of it
+    verifying whether it is as it was written
+    entries   what was called, and what came of it
 
 docs/audit.md describes the format, what it proves, and what it does not.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from pure_agent_loop.audit.folder import default_folder
-from pure_agent_loop.audit.history import ToolCallEntry, find_call, history
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.audit.redact import default_redaction
-from pure_agent_loop.audit.verify import Problem, VerifyReport, verify
 from pure_agent_loop.errors import AuditError
+from pure_agent_loop.support.lazy import load_name
+
+if TYPE_CHECKING:
+    from pure_agent_loop.audit.entries import ToolCallEntry, find_call, history
+    from pure_agent_loop.audit.verifying import Problem, VerifyReport, verify
 
 __all__ = [
     "AuditError",
@@ -32,3 +37,17 @@ __all__ = [
     "history",
     "verify",
 ]
+
+# A run writes the log; these read it.
+_LATER = {
+    "Problem": "verifying",
+    "ToolCallEntry": "entries",
+    "VerifyReport": "verifying",
+    "find_call": "entries",
+    "history": "entries",
+    "verify": "verifying",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return load_name(__name__, _LATER, name)

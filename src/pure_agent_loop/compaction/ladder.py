@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.compaction.change import take_over
-from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim
 from pure_agent_loop.compaction.shape import Unit, joined, units_of
-from pure_agent_loop.compaction.summary import Summariser, is_worth_it
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ReadableTools, ResultFolder
-from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure
+from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure, window_of
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, user_message
 from pure_agent_loop.support.text import safe_str
+
+if TYPE_CHECKING:
+    from pure_agent_loop.compaction.summary import Summariser
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
@@ -86,7 +88,7 @@ class LadderRun:
         if tokens > WORTH_ASKING and not self._asked_for_window:
             self._asked_for_window = True
             await find_window(self._kit)
-        limit = self._limit(state)
+        limit = self._limit()
         if tokens > limit:
             await self._climb(state, limit)
 
@@ -94,11 +96,11 @@ class LadderRun:
         """Shorten the history after a refusal, whatever was thought of its length."""
         tokens = measure(state, self._kit).tokens
         self._ceiling = min(self._ceiling, self._settings.share * tokens)
-        await self._climb(state, min(self._limit(state), int(FORCED_SHARE * tokens)))
+        await self._climb(state, min(self._limit(), int(FORCED_SHARE * tokens)))
 
-    def _limit(self, state: QueryState) -> int:
+    def _limit(self) -> int:
         """Tokens above which the history is shortened."""
-        window = measure(state, self._kit).window
+        window = window_of(self._kit)
         if window is None:
             return int(min(self._settings.unknown_window_tokens, self._ceiling))
         options = self._kit.options
@@ -116,6 +118,8 @@ class LadderRun:
                 await take_over(rung, messages, state, self._kit, least)
 
     async def _try(self, rung: str, state: QueryState, limit: int) -> list[Message] | None:
+        from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim  # most runs are short
+
         words, room = self._kit.prompts, self._room(state, limit)
         if rung == "prune":
             keep_tokens = min(self._settings.keep_tool_tokens, room // 2)
@@ -142,6 +146,8 @@ class LadderRun:
             return None
 
     async def _summarised(self, state: QueryState, limit: int, room: int) -> list[Message] | None:
+        from pure_agent_loop.compaction.summary import Summariser, is_worth_it
+
         stays, old, tail = divide(units_of(state.messages), room)
         tokens = max(LEAST_SUMMARY, int(SUMMARY_SHARE * room))
         if not is_worth_it(joined(old), tokens):

@@ -31,13 +31,13 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -94,7 +94,7 @@ class Attempt:
                 LOG.info("The run %s waits: %s", self._run_id, error)
             except PureAgentLoopError as error:
                 if not self._is_away(error):
-                    return _failed(error)
+                    return failed_with(error)
                 LOG.warning("The run %s waits for its database: %s", self._run_id, error)
             await asyncio.sleep(PAUSE_SECONDS)
         self.guard.is_cut = True
@@ -109,7 +109,7 @@ class Attempt:
         records = await self._in_thread(self._records)
         count = attempts_of(records, self._run_id)
         part = part_of(records, self._run_id)
-        done = _already_done(part) if count else None
+        done = already_done(part) if count else None
         if done is not None:
             return done
         if count >= MOST_ATTEMPTS:
@@ -198,11 +198,12 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
     return plain
 
 
-def _failed(error: PureAgentLoopError) -> dict[str, Any]:
+def failed_with(error: PureAgentLoopError) -> dict[str, Any]:
+    """What is kept of a run that could not go on."""
     return {"stop_reason": "error", "content": "", "error": safe_str(error), "steps": 0}
 
 
-def _already_done(records: Sequence[Record]) -> dict[str, Any] | None:
+def already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """What came of a run that had ended when its process died; None if it had not."""
     past = read_past(records)
     reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")

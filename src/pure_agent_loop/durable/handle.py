@@ -11,9 +11,9 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.events import read_events
 from pure_agent_loop.durable.values import TaskInfo
 from pure_agent_loop.events import AnyEvent
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
+from pure_agent_loop.stop_reasons import WAITING
 
 POLL_SECONDS = 0.1
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.kernel.stop_reasons import WAITING, WAITING_TOOL
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
+from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
 
 APP_NAME = "pure-agent-loop"
 # Runs are gone on with from their records, never by replaying code: any version can take up any run.

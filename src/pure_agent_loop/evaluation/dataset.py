@@ -19,9 +19,9 @@ from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial, case_from, 
 from pure_agent_loop.evaluation.evaluators import name_of, read_evaluators
 from pure_agent_loop.evaluation.report import RESERVED, Outcome, Report
 from pure_agent_loop.evaluation.runner import Patience, in_parallel
-from pure_agent_loop.kernel.stop_reasons import STOP_REASONS
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread

@@ -64,7 +64,11 @@ class Outcome:
         """What is wrong with it, in a line."""
         said = [f"{name}: {text}" for name, text in self.notes.items()]
         wrong = [name for name, score in self.scores.items() if score is False]
-        ended = [] if self.stop_reason in ("completed", "error") else [f"stop_reason {self.stop_reason}"]
+        ended = (
+            []
+            if self.stop_reason in ("completed", "error", "invalid_output")
+            else [f"stop_reason {self.stop_reason}"]
+        )
         parts = [*ended, ", ".join(wrong), self.error, f"output {self.output!r:.120}", *said]
         return "; ".join(each for each in parts if each)
 

@@ -12,11 +12,12 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.kernel.kit import Background, Ends, Kit, KnowsKit, KnowsRun
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ReadableTools, ResultFolder, any_cut
+from pure_agent_loop.kernel.tools.rules import check_listed
+from pure_agent_loop.kernel.tools.run_tools import RunTools
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import speaking
 from pure_agent_loop.tool import StepContext
-from pure_agent_loop.toolsets.running import RunTools
 
 Drive = Callable[[QueryState, Kit], Coroutine[Any, Any, None]]
 
@@ -65,7 +66,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     """Have the toolsets say which tools there are in the step at hand.
 
     Raises:
-        ConfigError: Two tools have one name.
+        ConfigError: Two tools have one name, or a permission rule can match no argument of one.
         ToolExecutionError: A toolset failed, or took longer than a tool may.
     """
     tools = _run_tools(kit)
@@ -75,7 +76,8 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     context = StepContext(step, state.task, state.session_id, state.messages, state.tools.found)
     with Interrupt() as block:
         block.after(kit.timeouts.tool)
-        await tools.refresh(context, kit.journal)
+        if await tools.refresh(context, kit.journal):
+            await check_listed(kit.permissions.rules, tools, kit, step)
     if block.fired:
         seconds = f"{kit.timeouts.tool:g}"
         raise ToolExecutionError("toolsets", kit.prompts.tool_timed_out.format(seconds=seconds))

@@ -18,7 +18,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.wanted import Output
-from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionPolicy
+from pure_agent_loop.permissions import AskFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.support.abilities import able
@@ -155,7 +155,7 @@ class Kit:
     """Stops the run from outside."""
     permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
     """Rules and mode for calls."""
-    can_use_tool: PermissionFunction | None = None
+    can_use_tool: Callable[..., Any] | None = None
     """The user's function for the same; None for none."""
     on_ask: AskFunction | None = None
     """Asks a person about a call; without it the run is suspended at a question."""
@@ -195,6 +195,8 @@ class Kit:
     """Takes secrets out of results, answers, events and records; None for nothing."""
     output: Output | None = None
     """What the answer has to be; None for text."""
+    output_of_run: bool = False
+    """Whether it was said for this run, and so holds for whoever ends it."""
     deps: Any = None
     """What functions of the user find in their `RunContext`. Never written down."""
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -10,7 +10,6 @@ from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.kernel.tools.hook_calls import wants_more
 from pure_agent_loop.kernel.tools.tool_round import run_calls
 from pure_agent_loop.kernel.typed_output import correction, write_lead
@@ -18,6 +17,7 @@ from pure_agent_loop.kernel.window import measure, next_usage
 from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.stop_reasons import INVALID_OUTPUT, WAITING
 from pure_agent_loop.support.text import safe_str
 
 
@@ -141,7 +141,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
     kind = error.kind if isinstance(error, LLMError) else "unknown"
     state.failure = error
-    state.stop(state.closing or "error")
+    state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
     await kit.emit(Event.error(state.step, message, fatal=not state.closing, kind=kind))
 
 

@@ -59,7 +59,8 @@ def _count_calls(state: QueryState, kit: Kit) -> None:
         granted = min(granted, max(0, most - state.ledger.tool_calls))
     if kit.budget is not None:
         granted = kit.budget.take_calls(granted)
-    state.permissions.refuse(state.pending[granted:], say("no_calls_left"))
+    if too_many := state.pending[granted:]:
+        state.permissions.refuse(too_many, say("no_calls_left"))
 
 
 def _prompt_tokens(state: QueryState) -> int:
@@ -217,6 +218,8 @@ async def listen(
 
 def charge(usage: TokenUsage, kit: Kit) -> float:
     """What a request cost; tokens and money go to the shared budget, at its own prices if it has any."""
+    if kit.budget is None and not kit.limits.prices:
+        return 0.0
     model = model_of(kit.client)
     own = price_for(kit.limits.prices, model)
     shared = None if kit.budget is None else price_for(kit.budget.prices, model)

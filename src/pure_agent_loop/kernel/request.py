@@ -54,7 +54,7 @@ def is_typed(state: QueryState, kit: Kit) -> bool:
 def may_call(state: QueryState, kit: Kit) -> bool:
     """True if the next answer may hold calls of tools that there are."""
     used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
-    return bool(len(kit.tools)) and not state.closing and not used_up
+    return not state.closing and not used_up and bool(len(kit.tools))
 
 
 def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
@@ -63,13 +63,12 @@ def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
     Where none may be called they are still there if the history holds calls: servers refuse one without. Of
     an agent that has no tools, they are made from the names of these calls.
     """
-    made = (
-        [] if may_call(state, kit) else [each for m in state.messages for each in m.get("tool_calls") or ()]
-    )
-    if not len(kit.tools):
-        return [_named(name) for name in dict.fromkeys(each["function"]["name"] for each in made)] or None
-    if not made and not may_call(state, kit):
-        return None
+    if not may_call(state, kit):
+        made = [each for m in state.messages for each in m.get("tool_calls") or ()]
+        if not len(kit.tools):
+            return [_named(name) for name in dict.fromkeys(each["function"]["name"] for each in made)] or None
+        if not made:
+            return None
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
         return kit.tools.all_schemas(kit.prompts)
     return kit.tools.to_openai_schema(kit.prompts)

@@ -21,7 +21,6 @@ from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
 from pure_agent_loop.kernel.permission_ledger import NO_CALLS_LEFT, PermissionLedger, Ruling
-from pure_agent_loop.kernel.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
@@ -39,6 +38,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.support.typed import mistyped
 
 
@@ -194,7 +194,8 @@ class QueryState:
         if self.closing or not tools_offered:
             response = replace(response, tool_calls=[])
         else:
-            response = replace(response, tool_calls=[self._with_unique_id(c) for c in response.tool_calls])
+            calls = [self._with_unique_id(call) for call in response.tool_calls]
+            response = response if calls == response.tool_calls else replace(response, tool_calls=calls)
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = list(response.tool_calls)
@@ -321,7 +322,7 @@ class QueryState:
             return
         self.stop_reason, self.closing, self.must_close = None, "", ""
         self.answer.note, self.permissions.denied_rounds = "", 0
-        self.awaiting, self.failure = False, None
+        self.awaiting, self.failure, self.corrections = False, None, 0
         if not self.pending:
             self.answer.pieces = []
 

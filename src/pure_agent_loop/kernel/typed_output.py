@@ -7,7 +7,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.text import clean_text, counted
 
 
 async def correction(state: QueryState, kit: Kit) -> str:
@@ -32,10 +32,10 @@ async def correction(state: QueryState, kit: Kit) -> str:
         return ""
     state.corrections += 1
     if state.corrections > wanted.retries:
+        tried = counted(wanted.retries, "correction")
         raise LLMError(
-            f"The answer was not of the form that was asked for, after {wanted.retries} corrections: "
-            f"{said['why']}",
-            kind="incomplete",
+            f"The answer was not of the form that was asked for, after {tried}: {said['why']}",
+            kind="invalid_output",
         )
     return wanted.complaint(said["why"])
 

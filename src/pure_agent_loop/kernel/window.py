@@ -56,10 +56,12 @@ def guess(state: QueryState, kit: Kit) -> int:
 
 def fixed_tokens(state: QueryState, kit: Kit) -> int:
     """Tokens of what is in each request beside the messages: the system message and the tools."""
-    tools = offered_tools(state, kit)
-    text = json.dumps(tools, ensure_ascii=False, default=str) if tools else ""
+    tools, known = offered_tools(state, kit), state.context.tools
+    if known is None or known[0] is not tools:  # a list that is the same object was looked at before
+        text = json.dumps(tools, ensure_ascii=False, default=str) if tools else ""
+        state.context.tools = known = (tools, _estimate(text))
     system = _estimate(state.system_prompt) + MESSAGE_OVERHEAD if state.system_prompt else 0
-    return system + _estimate(text)
+    return system + known[1]
 
 
 _estimate = lru_cache(maxsize=32)(estimate_tokens)

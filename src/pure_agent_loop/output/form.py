@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.profiles import AnswerFormat
 from pure_agent_loop.output.reading import WRAPPER, json_values
-from pure_agent_loop.output.words import say
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature, portable
 from pure_agent_loop.schema.problems import describe_problems
 from pure_agent_loop.schema.signature import around

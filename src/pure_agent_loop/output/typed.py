@@ -11,7 +11,7 @@ from pure_agent_loop.errors import Retry
 from pure_agent_loop.llm.profiles import AnswerFormat
 from pure_agent_loop.output.form import Checked, OutputForm
 from pure_agent_loop.output.reading import PartialReader
-from pure_agent_loop.output.words import say
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.support.text import to_jsonable

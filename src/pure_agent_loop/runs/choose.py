@@ -272,6 +272,8 @@ def choose_model(
     thinking_level: str = "off",
     on_progress: Callable[[str], None] | None = None,
     profile: Profile | None = None,
+    *,
+    prepared: bool = True,
 ) -> Choice:
     """Pick a model and build its client. Blocks: it may look for servers, download and start one.
 
@@ -283,6 +285,7 @@ def choose_model(
         thinking_level: For servers that know it.
         on_progress: Told about slow steps.
         profile: What the server needs; not for an embedded model, which needs nothing.
+        prepared: Whether the client is made ready now; see `OpenAIClient`.
 
     Raises:
         ConfigError: Nothing was asked for and nothing is at hand; the message lists what to do.
@@ -293,10 +296,14 @@ def choose_model(
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or api_key or base_url or _environment_names_one():
-        return _asked_for(model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile)
+        return _asked_for(
+            model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile, prepared=prepared
+        )
     plan = look_around()
     if isinstance(plan, Endpoint):
-        return _asked_for(plan.model, plan.api_key, plan.base_url, thinking_level, profile, plan.why)
+        return _asked_for(
+            plan.model, plan.api_key, plan.base_url, thinking_level, profile, plan.why, prepared=prepared
+        )
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(NOTHING_AT_HAND)
     return _embedded("local", tell, "nothing else is configured or running")
@@ -339,8 +346,10 @@ def _asked_for(
     thinking_level: str,
     profile: Profile | None,
     why: str = "as configured",
+    *,
+    prepared: bool = True,
 ) -> Choice:
-    client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile)
+    client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile, prepared=prepared)
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
 
 

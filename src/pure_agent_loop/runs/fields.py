@@ -55,8 +55,21 @@ def check_fields(owner: str, given: Mapping[str, Any], known: Iterable[str] = ()
             )
         if name not in TRANSPORT_FIELDS:
             _check_json(name, value)
-    if not isinstance(given.get("extra_body") or {}, Mapping):
-        raise ConfigError(f"extra_body must be a dict of fields; it is {given['extra_body']!r:.80}.")
+        if value is not None:
+            _check_ours(name, value)
+
+
+def _check_ours(name: str, value: Any) -> None:
+    """What no server sees, so that none can refuse it."""
+    wrong = ""
+    if name in ("extra_body", "extra_headers", "extra_query") and not isinstance(value, Mapping):
+        wrong = "a dict of fields"
+    elif name == "stream" and not isinstance(value, bool):
+        wrong = "True or False"
+    elif name == "timeout" and not (value > 0 if type(value) in (int, float) else hasattr(value, "connect")):
+        wrong = "a number of seconds above 0, or a Timeout of the client's HTTP library"
+    if wrong:
+        raise ConfigError(f"{name} must be {wrong}; it is {value!r:.80}.")
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -14,12 +14,13 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import HANDED_OFF
 from pure_agent_loop.llm.messages import META, Message, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
+from pure_agent_loop.runs.settings import HasKit, kit_of
 from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.runs.words import in_both, say
+from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import default_language
 from pure_agent_loop.support.text import safe_str
@@ -31,13 +32,12 @@ _FILTERS = ("all", "no_tools", "task")
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-class Member(Protocol):
+class Member(HasKit, Protocol):
     """An agent, as far as this is concerned; `Agent` is one."""
 
     system_prompt: str
     description: str
     handoffs: dict[str, Handoff]
-    _kit: Kit
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Handoff:
         ConfigError: The agent has no name, or there is no such filter.
     """
 
-    agent: Any
+    agent: Member
     description: str = ""
     filter: Filter = "all"
 
@@ -148,11 +148,17 @@ def in_charge(first: Member | None, kit: Kit, state: QueryState, *, new_task: bo
         state.handed_to = _shortest(state.handed_to, first._kit.name)
     names = state.handed_to[: -1 if state.stop_reason == HANDED_OFF else None]
     for number in range(len(names)):
-        kit = beneath(member_at(first, names[: number + 1])._kit, kit)
+        kit = _below(member_at(first, names[: number + 1]), kit)
     member = member_at(first, names)
     if new_task:
         state.system_prompt = member.system_prompt
     return (_at_the_end(kit, member) if len(names) >= MOST_HANDOFFS else kit), names
+
+
+def _below(member: Member, above: Kit) -> Kit:
+    """What an agent works with that goes on; an `output_type` of the run holds for whoever ends it."""
+    below = beneath(kit_of(member), above)
+    return replace(below, output=above.output, output_of_run=True) if above.output_of_run else below
 
 
 def member_at(first: Member, names: Sequence[str]) -> Member:
@@ -230,7 +236,7 @@ def hand_over(first: Member, state: QueryState, kit: Kit) -> tuple[QueryState, K
         messages, _ = repair_history(messages, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
     new = handed_state(state, member.system_prompt, messages)
-    below = beneath(member._kit, kit)
+    below = _below(member, kit)
     if len(names) >= MOST_HANDOFFS:
         below = _at_the_end(below, member)
     notice = f"The conversation was handed over to the agent {names[-1]!r}."

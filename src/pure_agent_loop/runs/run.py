@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Generic
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
+from pure_agent_loop.event_data import set_number
 from pure_agent_loop.events import AnyEvent, Emit
-from pure_agent_loop.kernel.event_data import set_number
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState

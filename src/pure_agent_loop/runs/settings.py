@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.kit import Kit, Subagents
+from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
@@ -138,6 +139,7 @@ class Makings:
             kit,
             limits=given.get("limits") or kit.limits,
             output=self.output(output_type),
+            output_of_run=output_type is not UNSET,
             deps=given["deps"],
             metadata=given.get("metadata") or {},
             lead=None if has_system else lead,
@@ -147,6 +149,11 @@ class Makings:
             check_price(kit)
         check_output(kit)
         return kit
+
+    def overridden(self, kit: Kit) -> Kit:
+        """The kit of the agent, as an `override` around it has it, for the run of another one."""
+        over = _OVERRIDES.get({}).get(id(self))
+        return replace(self._with_model(kit, over), deps=over.get("deps")) if over else kit
 
     async def aclose(self) -> None:
         """Close what was made for other models."""
@@ -158,6 +165,8 @@ class Makings:
         if given.get("tools") is not None:
             tools = all_tools(given["tools"], self.subagents)
             tools.to_openai_schema(kit.prompts)
+            if not kit.permissions.rules.shared:
+                check_rules(kit.permissions.rules, tools, self.subagents)
             client = client.with_examples(tools.examples_of)
         options = _with_fields(kit.options, given)
         return replace(kit, client=client, tools=tools, options=options)
@@ -192,6 +201,18 @@ class Makings:
                 "output_type. Use agent.clone(output_type=...) and give that its own checks."
             )
         return TypedOutput(form, self.retries, self.checks) if form or self.checks else None
+
+
+class HasKit(Protocol):
+    """An agent, as far as this is concerned."""
+
+    _kit: Kit
+    _makings: Makings
+
+
+def kit_of(agent: HasKit) -> Kit:
+    """What an agent works with in the run of another one."""
+    return agent._makings.overridden(agent._kit)
 
 
 def form_of(output_type: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,6 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
     PermissionContext,
-    PermissionFunction,
     PermissionPolicy,
     PermissionRules,
     as_permission,
@@ -68,7 +67,7 @@ def beneath(own: Kit, above: Kit) -> Kit:
         emit=above.emit,
         journal=above.journal,
         clock=above.clock,
-        deps=above.deps,
+        deps=above.deps if own.deps is None else own.deps,
         metadata=above.metadata,
     )
 
@@ -85,7 +84,7 @@ def _policy(own: PermissionPolicy, above: PermissionPolicy) -> PermissionPolicy:
     )
 
 
-def _both_allow(first: PermissionFunction | None, second: PermissionFunction | None) -> Any:
+def _both_allow(first: Callable[..., Any] | None, second: Callable[..., Any] | None) -> Any:
     if first is None or second is None or first is second:
         return first or second
 

@@ -1,21 +1,21 @@
-"""Other agents made of one: with other settings, as a tool of another one, with more checks and handoffs."""
+"""Other agents made of one: with other settings, with more checks and handoffs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.result import Out
 from pure_agent_loop.runs.checks import checked_function
-from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
+from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
 from pure_agent_loop.runs.settings import UNSET, Makings, overriding
-from pure_agent_loop.runs.ways import T, WaysToRun
-from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry
-from pure_agent_loop.tool_context import Deps
+from pure_agent_loop.runs.ways import WaysToRun
+from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool_context import Deps, RunContext
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 class Variants(WaysToRun[Deps, Out]):
     """What `Agent` offers beside runs."""
 
-    description: str
     handoffs: dict[str, Handoff]
     tools: ToolRegistry
     system_prompt: str
@@ -33,7 +32,15 @@ class Variants(WaysToRun[Deps, Out]):
     _makings: Makings
     _own_tools: ToolRegistry
 
-    def output_check(self, check: Callable[..., T]) -> Callable[..., T]:
+    @overload
+    def output_check(
+        self, check: Callable[[Out], Out | Awaitable[Out | None] | None]
+    ) -> Callable[[Out], Any]: ...
+    @overload
+    def output_check(
+        self, check: Callable[[RunContext[Deps], Out], Out | Awaitable[Out | None] | None]
+    ) -> Callable[[RunContext[Deps], Out], Any]: ...
+    def output_check(self, check: Callable[..., Any]) -> Callable[..., Any]:
         """Have a function look at each output; a decorator.
 
         It takes the output, after a `RunContext` if it likes, and may be async. What it returns takes the
@@ -75,27 +82,7 @@ class Variants(WaysToRun[Deps, Out]):
                 made.output_check(check)
         return made
 
-    def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
-        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
-
-        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
-        agent above hold for it too. In a session it has a session of its own beside that of the run, and
-        goes on where it stood when the program was killed.
-
-        Args:
-            name: As the model sees it; the agent's name if empty.
-            description: What it is good for; that of the agent if empty.
-            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
-                reaches it as JSON.
-
-        Raises:
-            ConfigError: There is no name, or the type has no JSON form.
-        """
-        from pure_agent_loop.subagents.agent_tool import agent_tool
-
-        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
-
-    def add_handoff(self, agent: Any) -> None:
+    def add_handoff(self, agent: Member | Handoff) -> None:
         """Let conversations be handed over to another agent, such as one that can hand back to this one.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The ways to run an agent: awaited or streamed, from async code or from sync code, or in a conversation."""
+"""The ways to run an agent: awaited or streamed, from async code or from sync code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.result import AgentResult, Out
@@ -122,7 +121,3 @@ class WaysToRun(Generic[Deps, Out]):
     ) -> AsyncGenerator[AnyEvent, None]:
         """Do a task and yield the events while they happen; see `run`. Closing it cancels the run."""
         return self.prepare(task, messages, output_type=output_type, deps=deps, **options).stream()
-
-    def conversation(self) -> Conversation[Out]:
-        """A conversation with this agent, which keeps the history for you."""
-        return Conversation(self.prepare)

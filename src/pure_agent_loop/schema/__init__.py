@@ -1,1 +1,1 @@
-"""From a function to a JSON Schema, and from a model's arguments to its values. The one door is `tool`."""
+"""From a function to a JSON Schema, from arguments to a call, and to its outcome; one door, `tool`."""

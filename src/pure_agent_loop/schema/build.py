@@ -8,11 +8,13 @@ import sys
 import types
 import typing
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.schema.docstrings import parse_docstring
+from pure_agent_loop.schema.plain import is_plain, plain_schema
 from pure_agent_loop.schema.problems import describe_problems
 from pure_agent_loop.schema.signature import ToolParameter, ToolSignature, callable_name, check_signature
 from pure_agent_loop.schema.tidy import tidy_schema
@@ -35,13 +37,17 @@ class ToolSchema:
         parameters: A JSON Schema of type ``object``.
     """
 
-    __slots__ = ("_adapter", "_required", "description", "parameters")
-
-    def __init__(self, description: str, parameters: dict[str, Any], adapter: TypeAdapter[Any]) -> None:
+    def __init__(
+        self, description: str, parameters: dict[str, Any], adapter: Callable[[], TypeAdapter[Any]]
+    ) -> None:
         self.description = description
         self.parameters = parameters
-        self._adapter = adapter
+        self._new_adapter = adapter
         self._required = frozenset(parameters.get("required", ()))
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return self._new_adapter()
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Turn a model's arguments into keyword arguments of the function.
@@ -94,7 +100,10 @@ class ToolSchema:
 
 
 def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
-    """Work out what a model needs to know about a function. Loads pydantic.
+    """Work out what a model needs to know about a function.
+
+    The check of arguments is built when the first ones come: that loads pydantic and takes ten times as long
+    as all the rest. Only where a type is not plain is pydantic needed at once, as it may refuse it.
 
     Args:
         function: A function, or what :func:`check_signature` returned for it. Pass the latter where
@@ -105,14 +114,17 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
     """
     known = function if isinstance(function, ToolSignature) else check_signature(function)
     signature = known.resolved()
-    try:
-        adapter = _adapter(signature, signature.parameters)
-        raw = adapter.json_schema()
-    except Exception as error:
-        raise _inexpressible(signature, error) from error
+    adapter = partial(_adapter, signature, signature.parameters)
+    parameters = plain_schema(signature.parameters)
+    if parameters is None:
+        try:
+            ready = adapter()
+            raw = ready.json_schema()
+        except Exception as error:
+            raise _inexpressible(signature, error) from error
+        # In the order people write it; pydantic leaves empty parts out, which some servers miss.
+        parameters = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
     doc = parse_docstring(signature.doc)
-    # In the order people write it; pydantic leaves empty parts out, which some servers miss.
-    parameters = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
     for parameter in signature.parameters:
         _complete(parameters["properties"].get(parameter.name), parameter, doc.params)
     return ToolSchema(doc.description, parameters, adapter)
@@ -202,6 +214,8 @@ def _is_field(value: Any) -> bool:
 
 def _default(value: Any) -> dict[str, Any]:
     """``{"default": ...}``, or nothing where the default has no JSON form."""
+    if is_plain(value):
+        return {"default": value}
     from pydantic_core import to_jsonable_python
 
     try:

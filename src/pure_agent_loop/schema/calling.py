@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import Retry, ToolExecutionError
-from pure_agent_loop.kernel.tools.values import ToolOutcome, failed, outcome_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.schema.outcome import ToolOutcome, failed, outcome_of
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

@@ -16,6 +16,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.tool_context import RunContext
 
 _GUESSABLE = (bool, int, float, str, list, dict)
+_BUILTINS = {kind.__name__: kind for kind in _GUESSABLE}
 _CONTEXT_TEXT = re.compile(r"(?:\w+\.)*RunContext\b")
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -250,10 +251,21 @@ class _Scope:
             return annotation
 
     def resolve(self, annotation: Any) -> Any:
+        if type(annotation) is type:  # there is nothing to resolve in a class
+            return annotation
+        if (
+            type(annotation) is str
+            and annotation in _BUILTINS
+            and not any(annotation in names for names in self._known())
+        ):
+            return _BUILTINS[annotation]
         try:
             return self._evaluate(annotation, self._locals)
         except NameError:
             return self._evaluate(annotation, {**self.local_types, **self._around, **self._locals})
+
+    def _known(self) -> tuple[dict[str, Any], ...]:
+        return self._globals, self._locals, self._around, self.local_types
 
     def _evaluate(self, annotation: Any, names: dict[str, Any]) -> Any:
         evaluated = self._hint(annotation, names)

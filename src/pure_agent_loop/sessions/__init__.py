@@ -12,6 +12,8 @@
 docs/sessions.md describes the format and what happens after damage.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from pure_agent_loop.errors import (
     SessionError,
     SessionLockedError,
@@ -29,10 +31,13 @@ from pure_agent_loop.sessions.store import (
 )
 from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
 from pure_agent_loop.sessions.stores.parse import Transcript, parse
-from pure_agent_loop.sessions.stores.postgres import PostgresStore
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.stores.sqlite import SqliteStore
+from pure_agent_loop.support.lazy import load_name
 from pure_agent_loop.support.paths import data_folder
+
+if TYPE_CHECKING:
+    from pure_agent_loop.sessions.stores.postgres import PostgresStore
+    from pure_agent_loop.sessions.stores.sqlite import SqliteStore
 
 __all__ = [
     "JsonlStore",
@@ -55,6 +60,12 @@ __all__ = [
     "new_session_id",
     "parse",
 ]
+
+_LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite"}
+
+
+def __getattr__(name: str) -> Any:
+    return load_name(__name__, _LATER, name)
 
 
 def default_store() -> JsonlStore:

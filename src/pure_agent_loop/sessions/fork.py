@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_id, new_session_id
 from pure_agent_loop.sessions.stores.log import BaseLog
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import step_of
+from pure_agent_loop.stop_reasons import WAITING
 
 
 def fork_session(

@@ -8,7 +8,6 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
@@ -16,6 +15,7 @@ from pure_agent_loop.sessions.effects import encode, read_effect
 from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import Past, read_past
+from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome

@@ -15,13 +15,14 @@ from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import handed_state, in_charge
 from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
+from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.effects import decode, read_effect
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore
 from pure_agent_loop.sessions.transcript import Past, SessionJournal, read_past
 from pure_agent_loop.support.text import as_text
-from pure_agent_loop.tool import ToolOutcome, failed
+from pure_agent_loop.tool import ToolOutcome
 
 
 @dataclass(frozen=True, slots=True)

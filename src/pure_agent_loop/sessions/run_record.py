@@ -15,15 +15,15 @@ from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
 from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
+from pure_agent_loop.kernel.tools.run_tools import RunTools, flags_of
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
 from pure_agent_loop.output.wanted import Output
-from pure_agent_loop.output.words import say
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
+from pure_agent_loop.prompts.words import say
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
-from pure_agent_loop.toolsets.running import RunTools, flags_of
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
 _HOOKS = ("before_tool", "after_tool", "on_stop")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import as_text
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]

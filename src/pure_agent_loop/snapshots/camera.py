@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pure_agent_loop.snapshots.scan import Known, Look, Scanner, batches, now_ns, signature
@@ -144,7 +145,7 @@ class Camera:
     async def _contents(self, look: Look) -> AsyncIterator[_Read]:
         sized = [(path, status.st_size) for path, status in look.unread.items()]
         for group in batches(sized, BATCH_BYTES, BATCH_FILES):
-            for found in await in_thread(lambda group=group: self._read(look, group)):  # type: ignore[misc]
+            for found in await in_thread(partial(self._read, look, group)):
                 yield found
 
     def _read(self, look: Look, paths: Sequence[str]) -> list[_Read]:

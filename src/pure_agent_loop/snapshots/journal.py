@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +97,7 @@ class History:
 
 def new_id() -> str:
     """An id that nothing else has."""
-    return uuid.uuid4().hex[:16]
+    return os.urandom(8).hex()
 
 
 class Journal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pure_agent_loop.kernel.tools.observers import ChangeKind, FileChange
 from pure_agent_loop.snapshots.differ import text_of, unified
@@ -35,15 +36,9 @@ async def describe(
     changes = []
     async with store.contents(_needed(pairs)) as contents:
         for path, old, new in pairs:
-            data = [await anext_(contents) if _is_kept(each) else None for each in (old, new)]
-            changes.append(await in_thread(lambda p=path, o=old, n=new, d=data: _change(p, o, n, d)))  # type: ignore[misc]
+            data = [await anext(contents) if _is_kept(each) else None for each in (old, new)]
+            changes.append(await in_thread(partial(_change, path, old, new, data)))
     return changes
-
-
-async def anext_(contents: object) -> bytes:
-    """``anext``, which Python 3.9 does not have, typed."""
-    data: bytes = await contents.__anext__()  # type: ignore[attr-defined]
-    return data
 
 
 def changed_files(before: Manifest, after: Manifest) -> list[str]:

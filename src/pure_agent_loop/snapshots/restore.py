@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import stat
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -199,7 +198,7 @@ class Restorer:
                 _make_folder(folder, name)
                 return
             self._check(folder, action, name)
-            temporary = f"{TEMPORARY}{uuid.uuid4().hex}"
+            temporary = f"{TEMPORARY}{os.urandom(16).hex()}"
             try:
                 if action.target.kind == "link":
                     folder.link(os.fsdecode(data), temporary)

@@ -15,7 +15,6 @@ import os
 import shutil
 import signal
 import sys
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -87,7 +86,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there wholly or not at all."""
-    temporary = path.with_name(f"tmp-{uuid.uuid4().hex}")
+    temporary = path.with_name(f"tmp-{os.urandom(16).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

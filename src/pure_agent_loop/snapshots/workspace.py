@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
@@ -92,7 +92,7 @@ class WorkspaceSnapshots:
         self._naming.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = Journal(base / "steps.jsonl")
         self._keep_days, self._keep_steps = keep_days, keep_steps
-        self._own_session = f"run-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+        self._own_session = f"run-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
         self._open: dict[tuple[str, int], str] = {}
         self._told: frozenset[str] = frozenset()
 
@@ -184,7 +184,7 @@ class WorkspaceSnapshots:
             line = {**record, key: picture.name}
             async with locked(self._naming):  # so nothing is pruned between the line and the look
                 async with locked(self._base):
-                    await in_thread(lambda line=line: self._journal.append(line))  # type: ignore[misc]
+                    await in_thread(partial(self._journal.append, line))
                 if await self._camera.has(picture.name):
                     return picture
             self._camera.forget()  # pruned before the line was written; from now on it is needed
@@ -373,8 +373,8 @@ class WorkspaceSnapshots:
         ids = [target.content for _, target in targets if target.kind != "folder"]
         async with self._store.contents(ids) as contents:
             for action, target in targets:
-                data = b"" if target.kind == "folder" else await contents.__anext__()
-                await in_thread(lambda a=action, d=data: restorer.write(a, d))  # type: ignore[misc]
+                data = b"" if target.kind == "folder" else await anext(contents)
+                await in_thread(partial(restorer.write, action, data))
         report = UndoReport(
             session,
             numbers,

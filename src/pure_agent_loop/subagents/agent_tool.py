@@ -76,7 +76,9 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
             return ToolOutcome(words.moved.format(**about), is_background=True)
         text = child.text if child.record.state == "completed" and child.text else ""
         report = text or report_of(child.record, words)
-        return ToolOutcome(report, is_error=child.record.state != "completed", spent=child.spent())
+        value = None if child.state is None else child.state.live_output
+        is_error = child.record.state != "completed"
+        return ToolOutcome(report, is_error=is_error, spent=child.spent(), value=value)
 
     ask.__annotations__["input"] = input_type
     ask.__doc__ = texts["en"]

@@ -16,14 +16,14 @@ from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.typed import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionRequest
-from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of
+from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of, kit_of
 from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.stop_reasons import INVALID_OUTPUT, SUSPENDED
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
@@ -140,7 +140,7 @@ def kit_for(
         background: What gives tasks to further ones; None for nothing.
     """
     definition, is_agent = child.definition, child.definition.agent is not None
-    base = above if definition.agent is None else beneath(definition.agent._kit, above)
+    base = above if definition.agent is None else beneath(kit_of(definition.agent), above)
     options = dict(base.options)
     if definition.model is not None:
         options["model"] = definition.model
@@ -148,6 +148,7 @@ def kit_for(
     if definition.llm is not None:
         client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
     form = form_of(definition.output_type)
+    wanted = None if form is None else TypedOutput(form, OUTPUT_RETRIES)
     snapshots = None if definition.needs_folder else base.observers.snapshots
     return replace(
         base,
@@ -173,8 +174,8 @@ def kit_for(
         tool_rounds=base.tool_rounds if is_agent else None,
         after_tools=base.after_tools if is_agent else "",
         emit_reasoning=False,
-        output=None if form is None else TypedOutput(form, OUTPUT_RETRIES),
-        lead=None,
+        output=base.output if is_agent else wanted,
+        lead=base.lead if is_agent else None,
         opening=(),
     )
 
@@ -243,7 +244,7 @@ def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[T
         return "waiting_permission", words.waiting.format(calls=names_of(state))
     if state.stop_reason == "cancelled":
         return "killed" if child.token.reason == "killed" else "cancelled", ""
-    if state.stop_reason == "error":
+    if state.stop_reason in ("error", INVALID_OUTPUT):
         return "failed", safe_str(state.failure) or "error"
     return "completed", ""
 

@@ -77,12 +77,13 @@ def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
 def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
     """The limits of a subagent, cut to what is left of those above."""
     above, used = kit.limits, state.ledger
+    made = used.tool_calls + len(state.pending)  # these count once all of them have their results
     wanted = definition.limits or above
     now = kit.clock.monotonic()
     return replace(
         wanted,
         max_tokens=least(wanted.max_tokens, _left(above.max_tokens, used.tokens)),
-        max_tool_calls=least(wanted.max_tool_calls, _left(above.max_tool_calls, used.tool_calls)),
+        max_tool_calls=least(wanted.max_tool_calls, _left(above.max_tool_calls, made)),
         max_cost=_cost(wanted, above, used.cost),
         max_seconds=_seconds(wanted.max_seconds, None if state.deadline is None else state.deadline - now),
         prices={**wanted.prices, **above.prices},

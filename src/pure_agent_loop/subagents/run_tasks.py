@@ -14,12 +14,13 @@ from pure_agent_loop.events import Event, TaskState
 from pure_agent_loop.kernel.equip import background_of
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import WAITING
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
+from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
+from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
     Child,
@@ -228,16 +229,15 @@ class RunTasks:
             child.record.place = "" if place is None else place.close()
 
     def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
-        table, definition = self.table, child.definition
+        table, definition, agent = self.table, child.definition, child.definition.agent
         bound = None if place is None else table.tools_for(str(place.root))
-        agent, above = definition.agent, self._kit.tools
-        tools = list(agent._kit.tools) if agent else tools_of(definition, above, table.tools, bound)
+        tools = () if agent else tools_of(definition, self._kit.tools, table.tools, bound)
         deeper = self._depth + 1 < table.max_depth
         kit = kit_for(
             child,
             self._kit,
             self._state,
-            ToolRegistry(tools) if definition.agent else registry_of(tools, table.tools if deeper else ()),
+            ToolRegistry(kit_of(agent).tools) if agent else registry_of(tools, table.tools if deeper else ()),
             emit=lambda event: self._on_event(child, event),
             on_ask=self._asks(child),
             used_up=self.used_up,

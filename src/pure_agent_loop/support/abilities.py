@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import lru_cache
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -18,5 +19,13 @@ def able(thing: object, ability: Callable[..., T]) -> T | None:
         thing: A client, a compactor, a store.
         ability: A `Protocol` that says the ability's methods.
     """
-    names = (name for name in vars(ability) if not name.startswith("_"))
-    return cast("T", thing) if all(callable(getattr(thing, name, None)) for name in names) else None
+    for name in _names(ability):
+        if not callable(getattr(thing, name, None)):
+            return None
+    known: Any = thing
+    return known  # type: ignore[no-any-return] # it has the methods, as was just found
+
+
+@lru_cache(maxsize=64)
+def _names(ability: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(name for name in vars(ability) if not name.startswith("_"))

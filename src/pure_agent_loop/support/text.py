@@ -21,6 +21,8 @@ def clean_text(text: str) -> str:
 
     Any model can write ``"\\ud800"`` in its JSON, and any tool can read such a file name.
     """
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -53,7 +55,10 @@ def to_jsonable(value: Any) -> Any:
 
 def _plain(value: Any, inside: list[int]) -> Any:
     """`inside` holds the ids of the containers around `value`."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if value is None or kind is bool:
         return value
     if isinstance(value, enum.Enum):
         return _plain(value.value, inside)
@@ -75,7 +80,7 @@ def _plain(value: Any, inside: list[int]) -> Any:
 
 
 def _container(value: Any, inside: list[int]) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # the first is nearly always enough, and much cheaper
         return {_key(k): _plain(v, inside) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(v, inside) for v in value]

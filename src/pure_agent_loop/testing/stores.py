@@ -15,6 +15,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +164,9 @@ def _wrong_values_are_refused(make: MakeStore, folder: Path) -> None:
     with store.open("s") as log:
         bad: Any
         for bad in ("", "Two words", "a\n", "é", "x" * 65, None, 5):
-            _need_error(ConfigError, f"type={bad!r}", lambda bad=bad: log.append(bad, {}))  # type: ignore[misc]
+            _need_error(ConfigError, f"type={bad!r}", partial(log.append, bad, {}))
         for bad in (None, [], "text", 5):
-            _need_error(ConfigError, f"data={bad!r}", lambda bad=bad: log.append("x", bad))  # type: ignore[misc]
+            _need_error(ConfigError, f"data={bad!r}", partial(log.append, "x", bad))
         written = log.append("good", {})
     _need_records(store, "s", [written])
 
@@ -174,7 +175,7 @@ def _one_writer(make: MakeStore, folder: Path) -> None:
     store, other = make(folder), make(folder)
     with store.open("s") as log:
         for second in (store, other):
-            error = _need_error(SessionLockedError, "a second open", lambda second=second: second.open("s"))  # type: ignore[misc]
+            error = _need_error(SessionLockedError, "a second open", partial(second.open, "s"))
             _need(str(os.getpid()) in str(error), f"the error must name the process that holds it: {error}")
         written = [log.append("user", {}, durable=True)]
         _need_records(other, "s", written)
@@ -199,7 +200,7 @@ def _ids_are_checked(make: MakeStore, folder: Path) -> None:
     store = make(folder)
     for bad in _BAD_IDS:
         for act in (store.open, store.read, store.delete, store.exists):
-            _need_error(ConfigError, f"{act.__name__}({bad!r})", lambda act=act, bad=bad: act(bad))  # type: ignore[misc]
+            _need_error(ConfigError, f"{act.__name__}({bad!r})", partial(act, bad))
     _need(not store.list(), "a refused id left something behind")
 
 

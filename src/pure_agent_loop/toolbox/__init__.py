@@ -5,12 +5,12 @@ Those for files and commands stay inside the folder, whatever the model writes. 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.lazy import load_name
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
@@ -63,9 +63,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    return load_name(__name__, _LATER, name)
 
 
 def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:

@@ -200,7 +200,9 @@ TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
         offset="从第几行开始读，从 1 计。",
         limit="最多读取多少行。",
     ),
-    "read_image": _chinese("说明一张图片的格式、大小和尺寸。支持 PNG、JPEG、GIF 和 WebP。", path=_FILE),
+    "read_image": _chinese(
+        "查看一张图片，并得到它的格式、大小和尺寸。支持 PNG、JPEG、GIF 和 WebP。", path=_FILE
+    ),
     "write_file": _chinese(
         "创建文本文件，或替换整个文件。会创建缺少的文件夹。只改一部分请用 edit_file。",
         path=_FILE,

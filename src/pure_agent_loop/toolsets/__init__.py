@@ -1,11 +1,12 @@
 """Tools as sets: chosen, renamed, guarded, changed from step to step, or found by a search.
 
-`sets` has what makes one set out of another, `search` lets a model look for tools among many by a `ranking`,
-and `running` keeps the sets of a run open while it needs them.
+`sets` has what makes one set out of another, `search` lets a model look for tools among many by a `ranking`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.support.lazy import load_name
 from pure_agent_loop.tool import StepContext, Toolset
-from pure_agent_loop.toolsets.search import searchable
 from pure_agent_loop.toolsets.sets import (
     approval_required,
     combined,
@@ -15,6 +16,9 @@ from pure_agent_loop.toolsets.sets import (
     renamed,
     wrapped,
 )
+
+if TYPE_CHECKING:
+    from pure_agent_loop.toolsets.search import searchable
 
 __all__ = [
     "StepContext",
@@ -28,3 +32,7 @@ __all__ = [
     "searchable",
     "wrapped",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return load_name(__name__, {"searchable": "search"}, name)

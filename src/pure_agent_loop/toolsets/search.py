@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.values import ToolOutcome
 from pure_agent_loop.prompts import current_prompts
 from pure_agent_loop.schema.described import check_name
+from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset
 from pure_agent_loop.toolsets.ranking import Ranking
 from pure_agent_loop.toolsets.sets import Derived, Tools, sources_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pure_agent_loop.kernel.kit import Kit, KnowsTasks
@@ -13,7 +14,9 @@ from pure_agent_loop.support.abilities import able
 from pure_agent_loop.tool_context import ToolContext
 
 
-def tool_context(call: ToolCall, state: QueryState, kit: Kit) -> ToolContext:
+def tool_context(
+    call: ToolCall, state: QueryState, kit: Kit, on_piece: Callable[[str], Awaitable[None]] | None
+) -> ToolContext:
     """What a tool is told, once its call was allowed."""
     read_only = state.permissions.rulings[call.id].read_only or kit.permissions.mode == "plan"
     return ToolContext(
@@ -23,6 +26,7 @@ def tool_context(call: ToolCall, state: QueryState, kit: Kit) -> ToolContext:
         cancel_token=kit.cancel_token,
         background=kit.background,
         read_only=read_only,
+        on_piece=on_piece,
         **_run(state, kit),
     )
 

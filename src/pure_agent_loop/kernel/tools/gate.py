@@ -35,6 +35,7 @@ from pure_agent_loop.permissions import (
     as_permission,
 )
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.schema.forms import Forms, forms_of, paths_of
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
@@ -128,18 +129,33 @@ async def _suggest(
     tool, policy = kit.tools.get(call.name), kit.permissions
     if tool is None:
         return policy.suggest(call.name, args, read_only=False)
+    forms = args if policy.rules.is_empty else await _forms(call, tool, args, state, kit, when)
     asks = await _asks(call, tool, args, state, kit, when) if tool.destructive else ""
     if tool.judge is None:
-        return policy.suggest(call.name, args, read_only=tool.read_only, asks=asks)
+        return policy.suggest(call.name, forms, read_only=tool.read_only, asks=asks)
     # The second time only a refusal matters.
     always = when == "again" or call.name in state.permissions.always_allowed
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     attended = _attended(call, state, kit)
-    context = policy.judge_context(call.name, args, attended=attended, always=always)
+    context = policy.judge_context(call.name, forms, attended=attended, always=always)
     context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
-    return policy.suggest(call.name, args, read_only=tool.read_only, own=own, judges=True, asks=asks)
+    return policy.suggest(call.name, forms, read_only=tool.read_only, own=own, judges=True, asks=asks)
+
+
+async def _forms(
+    call: ToolCall, tool: Tool, args: dict[str, Any], state: QueryState, kit: Kit, when: str
+) -> Forms:
+    """The call as rules see it. What a path leads to is recorded, because links and folders change."""
+    forms, key = forms_of(args, tool.parameters), f"{state.step}:forms:{call.id}:{when}"
+    if not kit.journal.recorded(key) and not (tool.root and kit.permissions.rules.look_into(call.name)):
+        return forms
+
+    async def found() -> list[str]:
+        return paths_of(tool.root, forms.meant[0].get("path"))
+
+    return forms.with_paths(await kit.journal.effect(key, found))
 
 
 async def _asks(
@@ -179,7 +195,8 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
         return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
     if tool is not None and state.tools.retries.get(call.name, 0) > tool.retries:
         return Ruling("deny", call.arguments, "RetriesUsedUp", say("retries_used_up"))
-    before = state.permissions.denied.get(call_key(call.name, call.arguments))
+    denied = state.permissions.denied
+    before = denied.get(call_key(call.name, call.arguments)) if denied else None
     if before is not None:
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()
         return Ruling("deny", call.arguments, "PermissionDenied", reason)

@@ -94,7 +94,8 @@ async def wants_more(state: QueryState, kit: Kit) -> str:
     """What the stop hooks still want the agent to do; empty lets it end."""
     if state.stop_hook_count >= kit.hooks.max_stops:
         return ""
-    for number, hook in enumerate(kit.hooks.on_stop):
+    hooks: Sequence[Callable[..., Any]] = kit.hooks.on_stop
+    for number, hook in enumerate(hooks):
         found = partial(hook, state.content, HookContext(state.step))
         wanted = await _survive("A stop hook", f"{state.step}:stop:{number}", found, state, kit)
         if wanted:

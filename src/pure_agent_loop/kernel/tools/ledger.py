@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.permission_ledger import Ruling
-from pure_agent_loop.kernel.tools.values import ToolOutcome
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.support.text import as_text
 
 

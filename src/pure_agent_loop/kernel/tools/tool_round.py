@@ -13,7 +13,6 @@ from pure_agent_loop.kernel.doom import note_result
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
 from pure_agent_loop.kernel.tools.hook_calls import after_tool
@@ -27,12 +26,13 @@ from pure_agent_loop.kernel.tools.observer_calls import (
     note_denied,
     tell_changes,
 )
-from pure_agent_loop.kernel.tools.values import without_secrets
 from pure_agent_loop.kernel.window import result_chars
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.tool import Tool, ToolOutcome, failed
+from pure_agent_loop.schema.outcome import failed, without_secrets
+from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
+from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
 GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
@@ -132,7 +132,7 @@ def _key(call: ToolCall, state: QueryState) -> str:
 
 def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
     ruling = state.permissions.rulings[call.id]
-    call = replace(call, arguments=ruling.args)
+    call = call if ruling.args is call.arguments else replace(call, arguments=ruling.args)
     if ruling.behavior == "allow":
         return _Planned(call, None)
     denied = ruling.kind == "PermissionDenied"
@@ -168,8 +168,7 @@ def _effect(
 ) -> Callable[[], Awaitable[ToolOutcome]]:
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
-    about = replace(tool_context(call, state, kit), on_piece=_piece_teller(call, state, kit))
-
+    about = tool_context(call, state, kit, _piece_teller(call, state, kit))
     outside = state.tools.outside.get(call.id)
 
     async def effect() -> ToolOutcome:
@@ -197,6 +196,8 @@ def _redacted(outcome: ToolOutcome, kit: Kit) -> ToolOutcome:
         return outcome
     text, (parts, removed) = kit.redactor.redact(outcome.text), without_secrets(outcome.parts, kit.redactor)
     text += f"\n{say('media_not_sent', why=say('media_secret'))}" if removed else ""
+    if text == outcome.text and parts is outcome.parts:
+        return outcome
     value = outcome.value if text == outcome.text else None
     return replace(outcome, text=text, parts=parts, value=value)
 
@@ -234,7 +235,7 @@ async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
     state.tools.take(call.name, outcome)
     warning = _warning(call, outcome, state, kit) + _corrections(call, outcome, state, kit)
     outcome = _cut(call, outcome, state, kit)
-    planned.outcome = outcome = replace(outcome, text=outcome.text + warning)
+    planned.outcome = outcome = replace(outcome, text=outcome.text + warning) if warning else outcome
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
     spend(outcome.spent, state, kit)

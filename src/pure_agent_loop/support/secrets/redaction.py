@@ -8,7 +8,6 @@ five-letter pieces, so that text without secrets costs next to nothing.
 from __future__ import annotations
 
 import base64
-import html
 import itertools
 import json
 import os
@@ -19,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.secrets.secret_shapes import remove_shapes
 from pure_agent_loop.support.text import to_jsonable
 
 MIN_LENGTH = 8  # a shorter value stands in too many texts by chance
@@ -108,7 +106,11 @@ class Redactor:
     def redact(self, text: str) -> str:
         """The text without known secrets and without what looks like one. Never raises."""
         text = self.redact_known(text)
-        return remove_shapes(text, REMOVED) if self._shapes else text
+        if not self._shapes:
+            return text
+        from pure_agent_loop.support.secrets.secret_shapes import remove_shapes  # many patterns
+
+        return remove_shapes(text, REMOVED)
 
     def redact_known(self, text: str) -> str:
         """The text without known secrets."""
@@ -348,6 +350,8 @@ def _is_plain(value: str) -> bool:
 
 def _forms(value: str) -> Iterable[str]:
     """A value as it may be written: itself, escaped, percent-encoded, in base64 at any place."""
+    import html  # with a table of all names
+
     quoted = urllib.parse.quote(value, safe="")
     small = re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)
     forms = {value, quoted, small, urllib.parse.quote(value), urllib.parse.quote_plus(value)}
@@ -363,6 +367,9 @@ def _forms(value: str) -> Iterable[str]:
         if code.startswith("\\u"):
             forms.add("".join(code.format(ord(c)) if c in signs and c not in '"\\' else c for c in escaped))
     forms |= {escaped.replace("/", "\\/"), quoted.replace("%", "%25"), small.replace("%", "%25")}
+    # As Python shows it, and as it stands in a command line.
+    forms |= {repr(value)[1:-1], value.replace("'", "'\\''"), value.replace("'", "'\"'\"'")}
+    forms.add(re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", value))
     data = value.encode("utf-8", "replace")
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")

@@ -17,6 +17,11 @@ _PREFIXED = {
     "EAA": r"(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9_-]{58,}",  # Facebook, Square
     "FwoGZXIvYXdz": r"[A-Za-z0-9+/=]{40,}",  # AWS session tokens
     "IQoJb3JpZ2lu": r"[A-Za-z0-9+/=]{40,}",
+    "AKCp": r"(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{60,}",  # JFrog
+    "CCIPAT_": r"[A-Za-z0-9]{20,}_[0-9a-f]{40}",
+    "xkeysib-": r"[0-9a-f]{64}-[A-Za-z0-9]{16}",
+    "oy2": r"(?=[a-z]{0,42}[2-7])[a-z2-7]{43}(?![A-Za-z0-9])",  # NuGet
+    "sk.eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # Mapbox
     "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
 }
 _PREFIXES = {  # what follows, and after which beginnings
@@ -29,6 +34,12 @@ _PREFIXES = {  # what follows, and after which beginnings
     r"[A-Za-z0-9-]{10,}": "xoxb- xoxa- xoxp- xoxr- xoxs- xoxe- xoxc- xoxd- xapp- xoxe.xoxp-",
     r"[A-Z0-9]{16}(?![A-Za-z0-9])": "AKIA ASIA ABIA ACCA",
     r"[0-9a-f]{32}(?![A-Za-z0-9])": "shpat_ shpss_ shpca_ shppa_ dapi SK key-",
+    r"[0-9a-f]{32}_[0-9a-f]{8,}": "lsv2_pt_ lsv2_sk_",
+    r"[0-9a-f]{40}(?![A-Za-z0-9])": "pul- sqp_ squ_ sqa_ bkua_",
+    r"[0-9a-f]{48}(?![A-Za-z0-9])": "sk_",
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}": "pat-na1- pat-na2- pat-eu1-",
+    r"[A-Za-z0-9]{14,}": "rzp_live_ rzp_test_",
+    r"[A-Za-z0-9]{34,}": "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. nfp_",
     r"[A-Za-z0-9]{16,}": "rk_live_ sk_live_ rk_test_ sk_test_ whsec_ lin_api_ "
     "lin_oauth_ NRAK- PMAK- secret_ ntn_ sntryu_",
     r"[A-Za-z0-9]{20,}": "rubygems_ pscale_tkn_ pscale_pw_ sbp_ sb_secret_ "
@@ -36,7 +47,7 @@ _PREFIXES = {  # what follows, and after which beginnings
     r"[A-Za-z0-9_-]{50,}": "pypi- ops_eyJ fm2_ fo1_",
     r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}": "re_",
 }
-# Telegram and Discord bots, Azure, Mailchimp, Terraform, Google's refresh tokens; then webhooks.
+# Telegram and Discord bots, Azure, Mailchimp, Terraform, Google's refresh tokens, Airtable; then webhooks.
 _WHOLE = (
     r"(?:bot)?[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
     r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
@@ -44,6 +55,7 @@ _WHOLE = (
     r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])",
     r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}",
     r"1//0[A-Za-z0-9_-]{30,}",
+    r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",
 )
 _AFTER = (
     r"(?<=hooks\.slack\.com/services/)[A-Z0-9]{6,}/[A-Z0-9]{6,}/[A-Za-z0-9]{16,}",
@@ -53,6 +65,9 @@ _AFTER = (
     r"(?<=/IncomingWebhook/)[0-9a-f]{32}/[0-9a-f-]{36}(?:/[A-Za-z0-9_-]+)?",
     r"(?<=/hooks/catch/)[0-9]+/[A-Za-z0-9]{5,}",
     r"(?<=/hooks/)[a-z0-9]{26}(?![A-Za-z0-9])",
+    r"(?<=SSWS )00[A-Za-z0-9_-]{40}",  # Okta
+    r"(?<=\"auth\": \")[A-Za-z0-9+/]{12,}={0,2}",  # of Docker: name and password
+    r"(?<=\"auth\":\")[A-Za-z0-9+/]{12,}={0,2}",
     r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token in place of user and password
 )
 # A key does not begin within a word, but behind an escape of JSON, of an address or of a terminal it may.

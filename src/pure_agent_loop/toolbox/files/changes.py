@@ -36,7 +36,10 @@ class ChangeTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``."""
-        return [Tool(each, words=TOOLS[each.__name__]) for each in (self.write_file, self.edit_file)]
+        root = self._workspace.named
+        return [
+            Tool(each, words=TOOLS[each.__name__], root=root) for each in (self.write_file, self.edit_file)
+        ]
 
     def write_file(self, path: str, content: str) -> str:
         """Create a text file or replace a whole one. Makes missing folders. To change a part use edit_file.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pure_agent_loop.media import MAX_BYTES, inspect_image
+from pure_agent_loop.media import MAX_BYTES, Image, inspect_image
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import shown
 from pure_agent_loop.toolbox.files.words import say
@@ -22,10 +22,11 @@ class PictureTools:
 
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
-        return [Tool(self.read_image, read_only=True, words=TOOLS["read_image"])]
+        root = self._workspace.named
+        return [Tool(self.read_image, read_only=True, words=TOOLS["read_image"], root=root)]
 
-    def read_image(self, path: str) -> str:
-        """Say what a picture is: its format, size and dimensions. PNG, JPEG, GIF and WebP.
+    def read_image(self, path: str) -> list[str | Image]:
+        """Look at a picture, and get its format, size and dimensions. PNG, JPEG, GIF and WebP.
 
         Args:
             path: The file, relative to the workspace, for example "docs/logo.png".
@@ -34,4 +35,4 @@ class PictureTools:
             data = file.read(MAX_BYTES + 1)
         image = inspect_image(data, name=path)
         about = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
-        return say("picture", path=shown(path), size=len(data), **about)
+        return [say("picture", path=shown(path), size=len(data), **about), Image(data=data)]

@@ -67,6 +67,7 @@ class FileTools:
                 untrusted=True,
                 words=TOOLS[each.__name__],
                 examples=_EXAMPLES[each.__name__],
+                root=self._workspace.named,
             )
             for each in (self.list_dir, self.read_file)
         ]

@@ -27,7 +27,13 @@ class SearchTools:
     def tools(self) -> list[Tool]:
         """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
         return [
-            Tool(each, read_only=True, untrusted=True, words=TOOLS[each.__name__])
+            Tool(
+                each,
+                read_only=True,
+                untrusted=True,
+                words=TOOLS[each.__name__],
+                root=self._workspace.named,
+            )
             for each in (self.glob, self.grep)
         ]
 

@@ -96,6 +96,11 @@ class Workspace:
         return f"Workspace({str(self.root)!r})"
 
     @property
+    def named(self) -> str:
+        """The absolute path of the root by the name it was given, which may go through links."""
+        return str(self._names[1])
+
+    @property
     def protected(self) -> tuple[str, ...]:
         """The names that cannot be written; see the argument. A sandbox should make them read-only too."""
         return self._protection.names

@@ -42,7 +42,17 @@ _STILL = (
     *((132, None), (235, None), (261, None), (280, 88), (188, 5), (189, 6), (190, 7), (463, 463)),
     *((197, 14), (198, 15), (199, 16), (466, 466), (76, 45), (469, 469)),
 )
-_IOCTL, _SET_FLAGS = (16, 29), (0x40086602, 0x401C5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
+# What asks about a file or terminal, or sets something about a descriptor of one's own: TCGETS, TIOCGPGRP,
+# TIOCOUTQ, TIOCGWINSZ, FIONREAD, FIONBIO, TIOCGSID, FIONCLEX, FIOCLEX, FIOQSIZE, TCGETS2, FIGETBSZ,
+# FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP. Each file system has more that change
+# a file which was opened for reading, so the others are refused.
+_IOCTL, _ASKING = (
+    (16, 29),
+    (
+        *(0x5401, 0x540F, 0x5411, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x5460, 0x802C542A, 0x2),
+        *(0x80086601, 0x80087601, 0x801C581F, 0xC020660B),
+    ),
+)
 _X32 = 0x40000000  # the same calls under other numbers
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # where they stand in what the filter looks at
@@ -76,7 +86,7 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
         lines += _only(numbers[column], own)
     families = (_AF_VSOCK, *((_AF_UNIX,) if sockets == "no-unix" else ()))
     lines += _not(_SOCKET[column], 0, families)
-    lines += _not(_IOCTL[column], 1, _SET_FLAGS) if still else []
+    lines += _not(_IOCTL[column], 1, _ASKING, but=True) if still else []
     return b"".join(struct.pack("=HBBI", *line) for line in [*lines, _line_of(_ALLOW)])
 
 
@@ -87,10 +97,11 @@ def _line_of(answer: int) -> _Line:
     return (_RETURN, 0, 0, answer)
 
 
-def _not(number: int, argument: int, values: tuple[int, ...]) -> list[_Line]:
-    """Refuse a call with one of these values in the low half of an argument."""
+def _not(number: int, argument: int, values: tuple[int, ...], *, but: bool = False) -> list[_Line]:
+    """Refuse a call with one of these values in the low half of an argument; or `but` with these."""
     tests = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-    inner = [_load(argument), *tests, _line_of(_ALLOW), _line_of(_REFUSE)]
+    others, found = (_REFUSE, _ALLOW) if but else (_ALLOW, _REFUSE)
+    inner = [_load(argument), *tests, _line_of(others), _line_of(found)]
     return [(_EQUAL, 0, len(inner), number), *inner]
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.toolbox.shell.disasters import disaster, disaster_of_line
-from pure_agent_loop.toolbox.shell.harmless import leaves, objection
-from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
 from pure_agent_loop.toolbox.shell.reasons import say
-from pure_agent_loop.toolbox.shell.rules import Rule, read_rules
-from pure_agent_loop.toolbox.shell.syntax import parser, read_line
-from pure_agent_loop.toolbox.shell.wrappers import reachable
+
+if TYPE_CHECKING:  # what reads lines is loaded with the first of them
+    from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
+    from pure_agent_loop.toolbox.shell.rules import Rule
 
 ShellBehavior = Literal["allow", "ask", "deny"]
 _RANK = {"allow": 0, "ask": 1, "deny": 2}
@@ -77,7 +75,7 @@ class ShellPolicy:
 
     def __post_init__(self) -> None:
         for name in ("allow", "deny", "ask"):
-            rules = read_rules(name, getattr(self, name))
+            rules = _read_rules(name, getattr(self, name))
             object.__setattr__(self, f"_{name}", rules)
             object.__setattr__(self, name, tuple(rule.text for rule in rules))
         root = self.root
@@ -113,6 +111,8 @@ class ShellPolicy:
     def _read(self, command: str) -> list[_Part]:
         if not isinstance(command, str):
             raise ConfigError(f"command must be a text, not {command!r}")
+        from pure_agent_loop.toolbox.shell.syntax import parser, read_line
+
         if parser() is None:
             return [_Part(command, "ask", str(MissingExtraError("judging shell lines", "shell")))]
         try:
@@ -121,6 +121,8 @@ class ShellPolicy:
             return [_Part(command, "ask", say("shell_too_many_levels_line"))]
 
     def _parts(self, command: str, line: Line) -> Iterator[_Part]:
+        from pure_agent_loop.toolbox.shell.disasters import disaster_of_line
+
         said = disaster_of_line(command, line)
         if said:
             yield _Part(command, "deny", said)
@@ -138,6 +140,9 @@ class ShellPolicy:
 
     def _strict(self, line: Line) -> dict[int, _Part]:
         """What the deny and ask rules say, by the simple command they are about."""
+        from pure_agent_loop.toolbox.shell.disasters import disaster
+        from pure_agent_loop.toolbox.shell.wrappers import reachable
+
         found: dict[int, _Part] = {}
         for simple, words in reachable(line):
             said = disaster(words)
@@ -153,6 +158,8 @@ class ShellPolicy:
         return found
 
     def _part(self, simple: Simple) -> _Part:
+        from pure_agent_loop.toolbox.shell.harmless import objection
+
         if simple.words and not simple.assignments:
             for rule in self._allow:
                 if rule.covers(simple.words, after_cd=simple.after_cd):
@@ -161,6 +168,8 @@ class ShellPolicy:
         return _Part(simple.text, *(("ask", said) if said else ("allow", say("shell_changes_nothing"))))
 
     def _redirect(self, redirect: Redirect) -> str | None:
+        from pure_agent_loop.toolbox.shell.harmless import leaves
+
         target = redirect.target
         if redirect.operator == "<<<":
             return None if target.is_literal else say("shell_feeds_unknown")
@@ -170,6 +179,14 @@ class ShellPolicy:
             inside = target.is_literal and not leaves(target, self.root)
             return None if inside else say("shell_reads_unknown")
         return None if target.is_plain and target.text == "/dev/null" else say("shell_writes_file")
+
+
+def _read_rules(name: Literal["allow", "deny", "ask"], given: Iterable[str]) -> tuple[Rule, ...]:
+    if given == ():
+        return ()
+    from pure_agent_loop.toolbox.shell.rules import read_rules
+
+    return read_rules(name, given)
 
 
 def _short(text: str) -> str:

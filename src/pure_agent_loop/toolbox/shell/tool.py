@@ -27,7 +27,6 @@ from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 from pure_agent_loop.toolbox.shell.reasons import say as why
-from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 from pure_agent_loop.toolbox.words import TOOLS, say
 
 MAX_TIMEOUT = 3_600.0
@@ -244,7 +243,11 @@ class Shell:
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
 
     def _why_missing(self, command: str, finished: Finished) -> list[str]:
-        if finished.exit_code != NOT_FOUND or self.sandbox.name == "none" or parser() is None:
+        if finished.exit_code != NOT_FOUND or self.sandbox.name == "none":
+            return []
+        from pure_agent_loop.toolbox.shell.syntax import parser, read_line
+
+        if parser() is None:
             return []
         names = [simple.words[0].text for simple in read_line(command).commands if simple.words]
         return list(missing(names, self._search_path))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import http.client
 import io
 import socket
 import ssl
@@ -13,10 +12,13 @@ import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.toolbox.web.addresses import IPAddress, Target
 from pure_agent_loop.toolbox.web.words import say
+
+if TYPE_CHECKING:
+    import http.client
 
 USER_AGENT = "pure-agent-loop-fetch"
 ACCEPT = "text/html, text/plain, application/json, application/xml, text/*;q=0.9, */*;q=0.1"
@@ -86,6 +88,8 @@ def request(
     Raises:
         WireError: There is no answer that can be used.
     """
+    import http.client  # with the packages for e-mail that it needs; not before a page is read
+
     sock: socket.socket | None = None
     try:
         sock = _connected(addresses, target, limits)
@@ -160,6 +164,8 @@ class _BoundedReader(io.RawIOBase):
 
 
 def _ask(sock: _BoundedSocket, target: Target, limits: WireLimits) -> Answer:
+    import http.client
+
     connection = http.client.HTTPConnection(target.host, target.port)
     connection.sock = sock
     connection.auto_open = 0  # never a connection to an address that was not checked
@@ -202,6 +208,8 @@ def is_text(headers: dict[str, str]) -> bool:
 
 def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[bytes, bool]:
     """The body without its compression, up to the limit, and whether there is more."""
+    import http.client
+
     unpack = _unpacker(coding.strip().lower())
     pieces: list[bytes] = []
     size = 0

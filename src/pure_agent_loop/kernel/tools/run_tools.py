@@ -59,8 +59,11 @@ class RunTools(ToolRegistry):
         """Add a tool to those that were given; it is there from the next step on."""
         return self.given.register(value)
 
-    async def refresh(self, context: StepContext, journal: Journal) -> None:
+    async def refresh(self, context: StepContext, journal: Journal) -> bool:
         """Find out which tools there are in a step.
+
+        Returns:
+            True if they are others than before.
 
         Raises:
             ConfigError: Two have one name.
@@ -69,7 +72,7 @@ class RunTools(ToolRegistry):
         tools = await self._listed(replace(context, enter=self.enter), journal)
         given = list(self.given)
         if list(self._tools.values()) == [*given, *tools]:  # the same objects
-            return
+            return False
         names = [tool.name for tool in [*given, *tools]]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ConfigError(
@@ -82,6 +85,7 @@ class RunTools(ToolRegistry):
             None,
         )
         self.given.listed.update((tool.name, tool) for tool in tools if tool.examples)
+        return True
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0

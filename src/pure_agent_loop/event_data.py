@@ -5,7 +5,6 @@ A key is declared beside its type, with who may see it. What nobody declared is 
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -264,7 +263,9 @@ class BaseEvent:
 
     def _repr_html_(self) -> str:
         """A line for notebooks, escaped."""
-        text = html.escape(self.content)
+        from html import escape  # with a table of all names
+
+        text = escape(self.content)
         return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{text}</pre>"
 
 

@@ -21,6 +21,7 @@ StopReason = Literal[
     "waiting_permission",
     "waiting_tool",
     "cancelled",
+    "invalid_output",
     "error",
 ]
 
@@ -29,6 +30,7 @@ SUSPENDED: StopReason = "waiting_permission"
 WAITING_TOOL: StopReason = "waiting_tool"
 WAITING = (SUSPENDED, WAITING_TOOL)  # the run stands in the middle of a step, its calls open
 HANDED_OFF: StopReason = "handed_off"
+INVALID_OUTPUT: StopReason = "invalid_output"
 
 
 class StopMeaning(NamedTuple):
@@ -58,5 +60,8 @@ STOP_REASONS: Mapping[StopReason, StopMeaning] = {
     SUSPENDED: StopMeaning("denied", "It is suspended until `QueryState.answer_permission` was called."),
     WAITING_TOOL: StopMeaning("denied", "It waits until `QueryState.give_result` was called."),
     "cancelled": StopMeaning("cancelled", "It was stopped from outside."),
+    INVALID_OUTPUT: StopMeaning(
+        "failed", "No answer was of the form that was asked for; see `QueryState.failure`."
+    ),
     "error": StopMeaning("failed", "A failure ended it; see `QueryState.failure`."),
 }
