@@ -37,6 +37,7 @@ CORPORA = {
     "bypasses": "shell_bypasses",
     "harmless": "shell_harmless",
     "hostile (new)": "shell_hostile",
+    "attacks (newest)": "shell_attacks",
     "everyday (new)": "shell_everyday",
 }
 KINDS = ("denied", "allowed", "read-only", "asked")

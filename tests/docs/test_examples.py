@@ -23,11 +23,30 @@ EXPECTED = {
     "conversation.py": "(4 messages in the history)",
     "handoff.py": "(answered by billing, 2 steps)",
     "evaluation.py": "all          2/2",
-    "bank_support.py": "Oslo (risk: low)",
-    "translators.py": "asks to_spanish",
-    "text_to_sql.py": "(completed after 2 steps)",
-    "map_reduce.py": "3. You said: A joke about the rain.",
-    "review.py": "The tool says: 'Oslo' is published",
+}
+# What they say with the script that each brings for people without a key.
+MIGRATED = {
+    "from_pydantic_ai.bank_support": "Advice(text='Your card is blocked, Ann.', block_card=True, risk=8)",
+    "from_pydantic_ai.flight_booking": "AK123 is yours: Seat(row=1, letter='A')",
+    "from_pydantic_ai.sql_gen": "Query(sql=\"SELECT * FROM logs WHERE level = 'error'\"",
+    "from_pydantic_ai.stream_whales": "Narwhal        4.5 m  ?",
+    "from_pydantic_ai.weather_agent": "Wiltshire sun and 9 °C.",
+    "from_openai_agents.agents_as_tools": "to_spanish: Hola, mundo.",
+    "from_openai_agents.customer_service": "Passenger(flight='FLT-123', confirmation='X1', seat='12A')",
+    "from_openai_agents.deterministic": "Unit 7 raised the sail.",
+    "from_openai_agents.input_guardrails": "Sacramento.\nI cannot do your homework.",
+    "from_openai_agents.llm_as_a_judge": "pass: A detective counts stars, and one is missing.",
+    "from_smolagents.agentic_rag": "it takes about twice as long.",
+    "from_smolagents.multiple_tools": "convert_currency: 4500.0",
+    "from_smolagents.plan_customization": "Green tea is on three pages.",
+    "from_smolagents.text_to_sql": "It was Bob. (3 steps)",
+    "from_smolagents.web_search_team": "(90 tokens of both)",
+    "from_langgraph.map_reduce": "A train walks in.",
+    "from_langgraph.plan_and_execute": "Bergen",
+    "from_langgraph.reflection": "- A book lends you another life.",
+    "from_langgraph.review": "'Oslo' is published",
+    "from_langgraph.supervisor": "math: 0.1",
+    "from_langgraph.time_travel": "Forget what I said. Who am I?\nWho am I?",
 }
 DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -65,7 +84,10 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
 
 
 def test_every_example_is_expected():
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(EXPECTED)
+    folder, shared = ROOT / "examples", {"__init__.py", "models.py"}
+    assert {path.name for path in folder.glob("*.py")} - shared == set(EXPECTED)
+    migrated = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/*.py")}
+    assert {name for name in migrated if not name.endswith("__init__")} == set(MIGRATED)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -74,6 +96,36 @@ def test_an_example_runs(name, tmp_path):
     assert done.returncode == 0, done.stderr
     assert EXPECTED[name] in done.stdout
     assert done.stderr == ""
+
+
+def run_migrated(name, *arguments, **environ):
+    keyless = {name: each for name, each in os.environ.items() if not name.startswith(("OPENAI_", "PAL_"))}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments],
+        env={**keyless, **environ},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        input="\n" * 20,  # a person who agrees to everything
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MIGRATED))
+def test_a_migrated_example_runs_without_a_key(name):
+    done = run_migrated(name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert MIGRATED[name] in done.stdout
+
+
+@pytest.mark.parametrize("name", ["from_langgraph.supervisor", "from_smolagents.plan_customization"])
+def test_a_migrated_example_runs_on_a_model_that_was_named(name):
+    with ScriptedServer(handler=obliging) as server:
+        done = run_migrated(name, "--model", "m", "--base-url", server.base_url, OPENAI_API_KEY="k")
+        server.assert_clean()
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) > 1
 
 
 @pytest.mark.parametrize("code", BLOCKS)

@@ -1,5 +1,7 @@
 """Events as a typed union, and the words of the interface. Only type checkers read this file."""
 
+# pyright: reportUnnecessaryComparison=true
+
 from __future__ import annotations
 
 from typing import Any, Literal

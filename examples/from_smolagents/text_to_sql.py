@@ -1,8 +1,10 @@
-"""A task known from smolagents: questions about a table, answered with SQL, sent back when it fails."""
+"""Questions about a table, answered with SQL: an error of the database is told to the model."""
 
 import sqlite3
 
-from pure_agent_loop import Agent, LoopLimits, Retry, RunContext, tool
+from examples.models import model
+from pure_agent_loop import Agent, Retry, RunContext, tool
+from pure_agent_loop.testing import call
 
 
 @tool(read_only=True, retries=3)
@@ -21,8 +23,13 @@ database.executemany("INSERT INTO receipts VALUES (?, ?, ?)", [("Ann", 12.5, 1.2
 database.commit()
 database.execute("PRAGMA query_only = ON")
 
-agent = Agent[sqlite3.Connection](tools=[query], limits=LoopLimits(max_turns=8))
-result = agent.run("Who got the most expensive receipt?", deps=database)
-print(result.content)
-print(f"({result.stop_reason} after {result.steps} steps)")
+llm = model(
+    call("query", sql="SELECT name FROM receipts ORDER BY price DESC LIMIT 1"),
+    call("query", sql="SELECT customer FROM receipts ORDER BY price DESC LIMIT 1"),
+    "It was Bob.",
+)
+result = Agent[sqlite3.Connection](llm=llm, tools=[query]).run(
+    "Who got the most expensive receipt?", deps=database
+)
+print(f"{result.content} ({result.steps} steps)")
 database.close()

@@ -1,0 +1,16 @@
+"""Runs the tasks of one of these programs; it fails with the first that does not hold."""
+
+import asyncio
+import inspect
+from importlib.metadata import version
+
+
+def run_tasks(tasks, *packages):
+    """Run the functions named ``task_...``, and wait for those that are async."""
+    print(*(f"{package} {version(package)}" for package in packages))
+    for name, task in sorted(tasks.items()):
+        if name.startswith("task_"):
+            found = task()
+            if inspect.iscoroutine(found):
+                asyncio.run(found)
+            print(name, "holds")

@@ -1,0 +1,1 @@
+"""Examples that LangGraph has, written for this library."""

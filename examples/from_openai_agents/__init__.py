@@ -1,0 +1,1 @@
+"""Examples that openai-agents has, written for this library."""

@@ -1,0 +1,1 @@
+"""Examples that pydantic-ai has, written for this library."""

@@ -1,0 +1,1 @@
+"""Examples that smolagents has, written for this library."""
