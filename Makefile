@@ -16,7 +16,7 @@ check: $(VENV)/.dev  ## Format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing examples
 
 tools:  ## Programs that tests need: bubblewrap, ripgrep, git
 	@sh scripts/install-test-tools.sh

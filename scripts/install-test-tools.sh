@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the programs that tests need and pip cannot bring: bubblewrap, ripgrep, git, a system Python.
+# Installs the programs that tests need and pip cannot bring: bubblewrap, ripgrep, git, tmux, a system Python,
+# chromium (tests of the server's page).
 # Does nothing if they are there. Needs apt-get, and root or sudo; without them it says what is missing.
 set -eu
 
@@ -7,8 +8,10 @@ missing=""
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 command -v git >/dev/null 2>&1 || missing="$missing git"
+command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 [ -x /usr/bin/python3 ] || [ -x /usr/local/bin/python3 ] || missing="$missing python3"
 command -v pgrep >/dev/null 2>&1 || missing="$missing procps"
+[ -x /usr/bin/chromium ] || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 
 as_root=""
