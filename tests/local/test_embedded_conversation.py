@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.cli.conftest import Pal
-from tests.cli.conversations import idle, leave
+from tests.cli.conversations import leave
 from tests.cli.tmux import TmuxScreen
 
 pytest.importorskip("xllamacpp")
@@ -15,16 +17,11 @@ def test_two_questions_and_their_answers(model_file, tmp_path):
     pal = Pal(tmp_path)
     with TmuxScreen(pal, "chat", "-m", str(model_file), "--no-tools") as screen:
         screen.until("Type a task")
-        before = ""  # the line of its state, behind the last answer
         for number, task in enumerate(("Count to five.", "And to three?"), 1):
             screen.type(f"{task}\r")
-            screen.until(
-                lambda screen, before=before: (
-                    screen.text.endswith(" tokens") and screen.text.splitlines()[-1] != before
-                )
-            )
-            idle(screen)
-            before = screen.text.splitlines()[-1]
+            # Once its answer has begun, seconds stand last until it is done.
+            screen.until(re.escape(f"> {task}") + r"\n\n\S")
+            screen.until(lambda screen: screen.text.endswith(" tokens"))
             screen.type("/cost\r")
             screen.until(f"tokens in {number} steps")
         assert "error" not in screen.all
