@@ -95,6 +95,28 @@ def test_questions_are_allowed_and_refused(serve, visit):
     expect(guest.page.locator(".call pre").last).to_contain_text("the person says: Green")
 
 
+def test_a_late_or_failed_answer_about_questions_hides_none(serve, visit):
+    guest = visit(serve([call("danger", what="one"), "Done."]))
+    held, count = [], []
+
+    def slow(route):  # the first is answered last, and the second not at all
+        count.append(route)
+        if len(count) == 1:
+            held.append(route)
+        elif len(count) == 2:
+            route.fulfill(status=429, json={"detail": "Too many requests."})
+        else:
+            route.continue_()
+
+    guest.page.route("**/questions", slow)
+    guest.say("Do one")
+    guest.wait(".session .dot.waiting")
+    held[0].fulfill(json={"questions": []})
+    guest.page.get_by_role("button", name="Allow once").click()
+    guest.wait(".end")
+    assert guest.texts(".call .tool") == ["danger"]
+
+
 def test_a_question_comes_into_view(serve, visit):
     server = serve(["```python\nx = 1\n```\n\n" * 30, call("danger", what="one"), "Done."])
     guest = visit(server)

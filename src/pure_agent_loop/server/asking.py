@@ -17,6 +17,8 @@ from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 
+STOP_SECONDS = 5.0  # that other calls of the same step may take
+
 
 async def ask_in_hub(request: PermissionRequest) -> Permission:
     """What the agents of a server ask a person with.
@@ -64,6 +66,7 @@ async def answer(hub: Hub, session: str, call_id: str, said: Permission) -> str:
             waiting[1].set_result(said)
         _answered(hub, live.info, call_id, said)
         return live.info.id
+    await _stopped_for(hub, session, call_id)
     hub.check_free(session)
     open_runs = [each for each in hub.of_session(session) if each.state in WAITING]
     info = open_runs[-1] if open_runs else None
@@ -101,6 +104,15 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
     if info.durable or not await asyncio.to_thread(hub.sessions.open_calls, session):
         hub.go_on(info)
     return info.id
+
+
+async def _stopped_for(hub: Hub, session: str, call_id: str) -> None:
+    """A question stands in the records a moment before its run has stopped for it; wait for that."""
+    live = hub.live(session)
+    if live is None or live.task is None:
+        return
+    if any(each.call_id == call_id for each in await questions(hub, session)):
+        await asyncio.wait({live.task}, timeout=STOP_SECONDS)
 
 
 def _answered(hub: Hub, info: RunInfo, call_id: str, said: Permission) -> None:

@@ -206,9 +206,15 @@ class Hub:
             LIVE.reset(token)
         live.task.add_done_callback(partial(self._done, live))
 
+    def _let_go(self, info: RunInfo) -> None:
+        live = self._live.get(info.session)
+        if live is not None and live.info is info:
+            del self._live[info.session]
+
     def _done(self, live: Live, task: asyncio.Task[None]) -> None:
-        if self._live.get(live.info.session) is live:
-            del self._live[live.info.session]
+        if self._live.get(live.info.session) is not live:
+            return  # how it ended is known; another may be at work already
+        del self._live[live.info.session]
         if live.guard.is_cut:
             return  # the next process goes on
         if not task.cancelled() and task.exception() is not None:
@@ -230,6 +236,7 @@ class Hub:
 
     def outcome(self, info: RunInfo, result: Mapping[str, Any]) -> None:
         """A run has ended, or waits. `result`: see `durable.attempt.outcome_of`."""
+        self._let_go(info)  # before anybody hears of it, and says the next thing at once
         reason = str(result.get("stop_reason") or "error")
         known = ("completed", *WAITING, "backgrounded", "cancelled", "killed")
         state = reason if reason in known else "failed"

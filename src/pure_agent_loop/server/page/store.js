@@ -75,27 +75,34 @@ async function enter() {
 
 export const logout = guarded(async () => { await api("POST", "/api/logout"); location.reload(); });
 
-export async function loadSessions() {
-  try {
-    const found = await api("GET", "/api/sessions?limit=100");
-    sessions.value = found.sessions;
-    moreSessions.value = found.next;
-  } catch { /* the next event asks again */ }
+// One request at a time, and one more for all that was asked for meanwhile: an older answer never comes last.
+function oneAtATime(load) {
+  let isBusy = false, isDue = false;
+  return async function ask() {
+    if (isBusy) { isDue = true; return; }
+    isBusy = true; isDue = false;
+    try { await load(); } catch { setTimeout(ask, 1000); }
+    isBusy = false;
+    if (isDue) await ask();
+  };
 }
+
+export const loadSessions = oneAtATime(async () => {
+  const found = await api("GET", "/api/sessions?limit=100");
+  batch(() => { sessions.value = found.sessions; moreSessions.value = found.next; });
+});
 
 export const loadMoreSessions = guarded(async () => {
   const found = await api("GET", `/api/sessions?limit=100&cursor=${encodeURIComponent(moreSessions.value)}`);
   batch(() => { sessions.value = [...sessions.value, ...found.sessions]; moreSessions.value = found.next; });
 });
 
-export async function loadQuestions() {
+export const loadQuestions = oneAtATime(async () => {
   const session = current.value;
   if (!session) { questions.value = []; return; }
-  try {
-    const found = await api("GET", `/api/sessions/${session}/questions`);
-    if (session === current.value) questions.value = found.questions;
-  } catch { /* the next event asks again */ }
-}
+  const found = await api("GET", `/api/sessions/${session}/questions`);
+  if (session === current.value) questions.value = found.questions;
+});
 
 export function fresh() {
   wire.unwatch();
