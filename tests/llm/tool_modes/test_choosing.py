@@ -144,6 +144,18 @@ def test_a_value_that_was_made_up_is_chosen_among_what_was_said():
     assert "Paris" not in again
 
 
+def test_a_value_that_worked_examples_do_not_copy_either_is_kept():
+    @tool(examples=[("How much is 6 times 7?", {"expression": "6 * 7", "unit": "times"})])
+    def reckon(expression: str, unit: str) -> str:
+        """Calculate."""
+        return "391"
+
+    model = Likely({"much": "reckon"}, [{"expression": "17 * 23", "unit": "x"}, {"unit": "17"}, "391."])
+    Agent(llm=model, tools=[reckon]).run("How much is 17 times 23?")
+    assert model.filled()[1]["properties"]["expression"] == {"const": "17 * 23"}
+    assert "17" in model.filled()[1]["properties"]["unit"]["enum"]
+
+
 def test_an_able_model_keeps_its_value_writes_several_calls_and_goes_on():
     able = replace(SMALL, able=True)
     values = [

@@ -2,7 +2,7 @@
 
 A model that is able may write several calls, and values of its own. One that is not writes one call, and a
 value that is short enough to be a copy but stands nowhere in what the user said is asked for once more, among
-the pieces that do: it was made up.
+the pieces that do: it was made up. Not so an argument that the tool's own worked examples do not copy either.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def fill(
     calls, text = await _ask(asking, lead, parameters, is_able and several, max_tokens)
     if calls is None:
         return [text]
-    narrowed = None if is_able else _narrowed(parameters, calls[0], said)
+    narrowed = None if is_able else _narrowed(parameters, calls[0], said, _composed(function))
     if narrowed is not None:
         lead += [
             {"role": "assistant", "content": text},
@@ -162,7 +162,20 @@ def describe(name: str, function: Mapping[str, Any], parameters: Mapping[str, An
     return "\n".join(lines)
 
 
-def _narrowed(parameters: Mapping[str, Any], values: Arguments, said: str) -> dict[str, Any] | None:
+def _composed(function: Mapping[str, Any]) -> set[str]:
+    """The arguments that a worked example does not copy from its question."""
+    given = function.get("examples") or ()
+    return {
+        name
+        for question, arguments in given
+        for name, value in arguments.items()
+        if not _stands_in(value, question)
+    }
+
+
+def _narrowed(
+    parameters: Mapping[str, Any], values: Arguments, said: str, composed: set[str]
+) -> dict[str, Any] | None:
     """The schema with choices where a value was made up; None where each stands in what was said."""
     properties = dict(parameters["properties"])
     changed = False
@@ -170,7 +183,7 @@ def _narrowed(parameters: Mapping[str, Any], values: Arguments, said: str) -> di
         about = properties.get(name)
         if not isinstance(about, Mapping) or _is_chosen(about):
             continue
-        if _stands_in(value, said):
+        if name in composed or _stands_in(value, said):
             properties[name] = {"const": value}
         elif choices := _choices(value, said):
             properties[name], changed = {"enum": choices}, True
