@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
@@ -176,24 +175,26 @@ class Tool(Described, Generic[P, R_co]):
 
     async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Check the arguments and call the tool. Raises nothing but a real cancellation."""
-        try:
-            kwargs = self.schema.validate(args)
-        except ToolArgumentError as error:
-            problem = prompts.tool_arguments.format(problem=error)
-            return failed(prompts, self.name, "InvalidArguments", problem)
-        except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
-            return failed(prompts, self.name, type(error).__name__, safe_str(error))
+        kwargs = self._checked(args, prompts)
+        if isinstance(kwargs, tuple):
+            return failed(prompts, self.name, *kwargs)
         if self._caller is None:  # to look at its signature costs more than the call
             self._caller = partial(call_function, contextual(self.function), is_async=self.is_async)
         call = partial(self._caller, kwargs)
         return await made(call, self.name, prompts)
 
-    def accepts(self, args: dict[str, Any]) -> bool:
-        """True if the arguments fit; else `invoke` says what is wrong with them, and calls nothing."""
-        with suppress(Exception):  # a validator written by the user may raise anything
-            self.schema.validate(args)
-            return True
-        return False
+    def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
+        """The kind and the text of what `invoke` would say of arguments that do not fit; None if they do."""
+        found = self._checked(args, prompts)
+        return found if isinstance(found, tuple) else None
+
+    def _checked(self, args: dict[str, Any], prompts: Prompts) -> dict[str, Any] | tuple[str, str]:
+        try:
+            return self.schema.validate(args)
+        except ToolArgumentError as error:
+            return "InvalidArguments", prompts.tool_arguments.format(problem=error)
+        except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
+            return type(error).__name__, safe_str(error)
 
 
 async def _nowhere(name: str, **_: Any) -> Any:

@@ -440,6 +440,14 @@ def test_nobody_is_asked_about_a_tool_that_there_is_not():
     assert "UnknownTool" in tool_texts(result.messages)[0]
 
 
+def test_nobody_is_asked_about_arguments_that_do_not_fit():
+    ask = asker(True)
+    result, done = scene([call("act", z=1), call("act", x="text"), call("act", x="1"), "done"], on_ask=ask)
+    assert [request.args for request in ask.asked] == [{"x": "1"}]
+    assert len(done) == 1
+    assert ["InvalidArguments" in text for text in tool_texts(result.messages)] == [True, True, False]
+
+
 def test_the_default_mode_is_the_one_that_the_documents_name():
     for facade in (Agent, AIClient):
         assert inspect.signature(facade).parameters["permission_mode"].default == "auto"

@@ -182,6 +182,29 @@ async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion
 
 async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
     tool = kit.tools.get(call.name)
+    senseless = _senseless(call, tool, state, kit)
+    if senseless is not None:
+        return senseless
+    args, blocked = await before_tool(call, state, kit)
+    if blocked is not None:
+        return blocked
+    try:
+        permission = await _permission(call, args, state, kit)
+    except (SessionError, VerdictError):  # not written down, which is no fault of it; or a mistake in it
+        raise
+    except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
+        return Ruling("deny", args, type(error).__name__, safe_str(error))
+    if permission.behavior == "ask":  # nobody is asked about what would not be done anyway
+        if tool is not None and (refusal := tool.refusal(args, kit.prompts)) is not None:
+            return Ruling("deny", args, *refusal)
+        if tool is None or call.name in state.permissions.always_allowed:
+            permission = replace(permission, behavior="allow")
+    await _tell_refusal(call, args, permission, state, kit)
+    return state.rule(call.id, permission, args)
+
+
+def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -> Ruling | None:
+    """The refusal of a call that need not be looked at: it goes round in circles, or was refused before."""
     polls = tool is not None and tool.polls
     verdict = judge(state.doom, call, kit.limits.doom_loop_threshold, polls=polls)
     if verdict.action != "run":
@@ -200,19 +223,7 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
     if before is not None:
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()
         return Ruling("deny", call.arguments, "PermissionDenied", reason)
-    args, blocked = await before_tool(call, state, kit)
-    if blocked is not None:
-        return blocked
-    try:
-        permission = await _permission(call, args, state, kit)
-    except (SessionError, VerdictError):  # not written down, which is no fault of it; or a mistake in it
-        raise
-    except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
-        return Ruling("deny", args, type(error).__name__, safe_str(error))
-    if permission.behavior == "ask" and (tool is None or call.name in state.permissions.always_allowed):
-        permission = replace(permission, behavior="allow")  # nobody is asked about a tool that there is not
-    await _tell_refusal(call, args, permission, state, kit)
-    return state.rule(call.id, permission, args)
+    return None
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:

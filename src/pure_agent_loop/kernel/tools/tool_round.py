@@ -96,7 +96,7 @@ def _note_outside(calls: Iterable[ToolCall], state: QueryState, kit: Kit) -> Non
             state.tools.outside.pop(call.id, None)
             continue
         is_new = call.id not in state.tools.outside and ruling.behavior == "allow"
-        if is_new and tool is not None and tool.external and tool.accepts(ruling.args):
+        if is_new and tool is not None and tool.external and not tool.refusal(ruling.args, kit.prompts):
             state.tools.outside[call.id] = Outside(say("result_awaited"))
 
 
