@@ -12,7 +12,8 @@ import pytest
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import EventType
-from pure_agent_loop.testing import Gate, Raw, ScriptedServer, Status, answer, call, deltas, status
+from pure_agent_loop.testing import Gate, ScriptedServer, Status, answer, call, deltas, status
+from tests.faults import Raw
 
 from .talk import HI, WAYS, ask, client_of, counting, run
 
