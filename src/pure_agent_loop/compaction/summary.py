@@ -51,7 +51,6 @@ class Summariser:
         """A summary in the words of the model, and a record of the calls behind it.
 
         Args:
-            messages: What is summarised.
             window: Tokens that fit into one request.
             tokens: About how long it may be.
 

@@ -188,7 +188,6 @@ async def listen(
     """Send a request once and read its answer.
 
     Args:
-        request: What is asked.
         kit: The client, and how long it may be silent.
         assembler: A new one; it holds what came so far if this is broken off.
         show: Called with each piece.

@@ -54,10 +54,6 @@ class Choice:
 def without_protocol(model: str, owner: str = "model") -> str:
     """The name of a model without the prefix that says how its server is spoken to.
 
-    Args:
-        model: What was given.
-        owner: Where, for the message.
-
     Raises:
         ConfigError: There is no client for that protocol, or no name behind it.
     """
@@ -154,9 +150,7 @@ def settle(
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
-        environ: The environment.
         embedded: Names of models that can run in this machine.
-        configured: What files of settings add.
 
     Raises:
         ConfigError: An address is none, or a key is missing.
@@ -282,7 +276,6 @@ def choose_model(
             `DefaultModel` or None if the caller has no wish.
         api_key: The key, if given.
         base_url: The address, if given.
-        thinking_level: For servers that know it.
         on_progress: Told about slow steps.
         profile: What the server needs; not for an embedded model, which needs nothing.
         prepared: Whether the client is made ready now; see `OpenAIClient`.

@@ -55,11 +55,7 @@ def is_plain(value: Any) -> bool:
 
 
 def schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The schema of a type, new each time; None if it is not plain.
-
-    Args:
-        annotation: The type.
-    """
+    """The schema of a type, new each time; None if it is not plain."""
     if annotation is Any:
         return {}
     if type(annotation) is type:

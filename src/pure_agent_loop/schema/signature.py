@@ -27,7 +27,6 @@ class ToolParameter:
     """One parameter the model fills in.
 
     Args:
-        name: Its name.
         annotation: Its type; text where the names in it could not be resolved yet.
         default: Its default, or ``inspect.Parameter.empty``.
     """
@@ -50,7 +49,6 @@ class ToolSignature:
         name: The name of the function, for messages.
         doc: Its docstring, dedented; empty if it has none.
         parameters: What the model fills in.
-        function: The function.
         local_types: Classes of the functions around it, for annotations that name them.
     """
 

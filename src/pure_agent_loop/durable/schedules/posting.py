@@ -45,7 +45,6 @@ def post_to_file(parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
     """Write an answer to its file.
 
     Args:
-        parcel: The answer.
         put_down: Keeps where it will stand, before it does.
     """
     path = Path(parcel.delivery.target)
@@ -93,7 +92,6 @@ def after_death(parcel: Parcel, owner: str) -> Outcome:
     """What to do about a delivery whose worker is gone.
 
     Args:
-        parcel: The answer.
         owner: The worker that had claimed it.
     """
     delivery = parcel.delivery
