@@ -321,6 +321,8 @@ SUPPRESSION = re.compile(
 
 def without_reason(path: Path) -> list[int]:
     """The lines whose suppression is not followed by a word about it."""
+    if not SUPPRESSION.search(path.read_text(encoding="utf-8")):
+        return []
     with path.open("rb") as file:
         comments = [each for each in tokenize.tokenize(file.readline) if each.type == tokenize.COMMENT]
     return [

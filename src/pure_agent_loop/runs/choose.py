@@ -288,7 +288,7 @@ def choose_model(
     if model is not None and model == given and is_embedded_name(model) and not names_server(base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
-    if has_wish or api_key or base_url or _environment_names_one():
+    if has_wish or api_key or names_server(base_url) or os.environ.get("OPENAI_API_KEY"):
         return _asked_for(
             model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile, prepared=prepared
         )
@@ -352,10 +352,6 @@ def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:
     client = open_local(None if name == "local" else name, tell)
     reason = f"{client.name}, embedded on this machine ({why})"
     return Choice(client, client.name, reason, is_tiny=client.is_tiny)
-
-
-def _environment_names_one() -> bool:
-    return bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
 
 
 def _ignore(message: str) -> None:

@@ -28,7 +28,9 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
     """
     properties = {}
     for parameter in parameters:
-        known = None if _is_odd(parameter) else schema_of(parameter.annotation)
+        if not parameter.required and not is_plain(parameter.default):
+            return None
+        known = schema_of(parameter.annotation)
         if known is None:
             return None
         may_be_null = known == {"type": "null"} or {"type": "null"} in known.get("anyOf", ())
@@ -43,10 +45,6 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
         "required": required,
         "additionalProperties": False,
     }
-
-
-def _is_odd(parameter: ToolParameter) -> bool:
-    return not parameter.required and not is_plain(parameter.default)
 
 
 def is_plain(value: Any) -> bool:

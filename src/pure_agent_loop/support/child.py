@@ -66,11 +66,6 @@ def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str
     return [sys.executable, "-I", "-c", _BEGIN, _PACKAGE, str(start), folders, module, *words]
 
 
-def this_python() -> str:
-    """The interpreter, for a program that installs into it."""
-    return sys.executable
-
-
 def module_folder(name: str) -> Path | None:
     """Where this process finds a package, the working folder left out; None if nowhere.
 

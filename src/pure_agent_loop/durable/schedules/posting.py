@@ -19,7 +19,7 @@ from pure_agent_loop.support.locking import lock_within
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
 _LOCK_SECONDS = 10.0
-_STARTED = "started"
+STARTED = "started"
 
 
 class Outcome(NamedTuple):
@@ -81,11 +81,6 @@ async def post_to_command(parcel: Parcel) -> Outcome:
         return _unsure(parcel, f"it was ended after {delivery.timeout:g} s\n{done.output}".rstrip())
     words = f"exit code {done.exit_code}\n{done.output}".rstrip()
     return Outcome("delivered", words) if done.exit_code == 0 else again(parcel, words)
-
-
-def begin_command(put_down: Callable[[str], None]) -> None:
-    """Keep that a command is about to be run."""
-    put_down(_STARTED)
 
 
 def after_death(parcel: Parcel, owner: str) -> Outcome:
