@@ -80,7 +80,7 @@ def make_agent(url: str, marks: Path) -> Agent:
 
 def be_zygote(database: str, url: str, marks: Path) -> None:
     """Import everything once, then fork a worker for each line that comes in, and print its id."""
-    import dbos  # noqa: F401
+    import dbos  # noqa: F401 - before the fork
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.freeze()

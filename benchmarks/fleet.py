@@ -79,7 +79,7 @@ def model_process(module: str) -> Iterator[tuple[str, int]]:
 
 def be_zygote(words: Sequence[str]) -> None:
     """Import everything once, then fork a ``pal worker`` for each log that is named, and print its id."""
-    import dbos  # noqa: F401
+    import dbos  # noqa: F401 - before the fork
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.freeze()

@@ -63,7 +63,7 @@ async def measure(folder: Path, files: int, size: int, rounds: int) -> str:
     same_cpu, begun = (cpu() - begun) * 1000 / rounds, cpu()
     target = root / "d0" / "f0"
     changed = [
-        await step(shots, number + 100, lambda n=number: target.write_text(f"{n}\n"))  # type: ignore[misc]
+        await step(shots, number + 100, lambda n=number: target.write_text(f"{n}\n"))  # type: ignore[misc]  # bound now
         for number in range(rounds)
     ]
     changed_cpu = (cpu() - begun) * 1000 / rounds

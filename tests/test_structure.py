@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,6 +311,32 @@ def test_importing_the_package_loads_no_heavy_dependency():
 def test_no_file_is_too_long_to_read():
     long = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
     assert {name: lines for name, lines in long.items() if lines > 420} == {}
+
+
+_CODES = r"(: *[A-Z]+[0-9]+(, *[A-Z]+[0-9]+)*)?"
+SUPPRESSION = re.compile(
+    rf"#\s*(ruff: *)?(noqa{_CODES}|(type|pyright|mypy): *ignore(\[[^]]*\])?|pragma: no \w+)"
+)
+
+
+def without_reason(path: Path) -> list[int]:
+    """The lines whose suppression is not followed by a word about it."""
+    if not SUPPRESSION.search(path.read_text(encoding="utf-8")):
+        return []
+    with path.open("rb") as file:
+        comments = [each for each in tokenize.tokenize(file.readline) if each.type == tokenize.COMMENT]
+    return [
+        each.start[0]
+        for each in comments
+        if SUPPRESSION.search(each.string) and not re.search(r"\w", SUPPRESSION.sub("", each.string))
+    ]
+
+
+def test_a_suppression_carries_its_reason():
+    base = Path(__file__).parents[1]
+    paths = [path for name in ("src", "tests", "examples") for path in sorted((base / name).rglob("*.py"))]
+    assert len(paths) > 500
+    assert {str(path): lines for path in paths if (lines := without_reason(path))} == {}
 
 
 def test_a_module_at_the_root_defines_a_public_name():

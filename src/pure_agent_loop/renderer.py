@@ -358,7 +358,7 @@ class RichRenderer(Renderer):
         self._text_class = Text
         self._console = Console(
             force_terminal=True,
-            color_system=color_system,  # type: ignore[arg-type]
+            color_system=color_system,  # type: ignore[arg-type]  # rich refuses others
             width=1_000_000,  # the terminal wraps; rich would cut and pad
             no_color=False,
             legacy_windows=False,

@@ -86,28 +86,28 @@ class LiveRun(Protocol):
     def session_id(self) -> str: ...  # noqa: D102 - `RunContext` says what each is
 
     @property
-    def step(self) -> int: ...  # noqa: D102
+    def step(self) -> int: ...  # noqa: D102 - as `RunContext` says
 
     @property
-    def usage(self) -> TokenUsage: ...  # noqa: D102
+    def usage(self) -> TokenUsage: ...  # noqa: D102 - as `RunContext` says
 
     @property
-    def remaining(self) -> Remaining: ...  # noqa: D102
+    def remaining(self) -> Remaining: ...  # noqa: D102 - as `RunContext` says
 
     @property
-    def messages(self) -> list[dict[str, Any]]: ...  # noqa: D102
+    def messages(self) -> list[dict[str, Any]]: ...  # noqa: D102 - as `RunContext` says
 
     @property
-    def cancel_token(self) -> CancelToken | None: ...  # noqa: D102
+    def cancel_token(self) -> CancelToken | None: ...  # noqa: D102 - as `RunContext` says
 
     @property
-    def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102
+    def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102 - as `RunContext` says
 
-    def progress(self, text: str) -> None: ...  # noqa: D102
+    def progress(self, text: str) -> None: ...  # noqa: D102 - as `RunContext` says
 
-    async def told(self) -> None: ...  # noqa: D102
+    async def told(self) -> None: ...  # noqa: D102 - as `RunContext` says
 
-    async def ask(self, question: str) -> str: ...  # noqa: D102
+    async def ask(self, question: str) -> str: ...  # noqa: D102 - as `RunContext` says
 
 
 @dataclass(frozen=True)

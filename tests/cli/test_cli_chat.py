@@ -21,8 +21,9 @@ from tests.cli.screens import (
     ESC,
     TAB,
 )
+from tests.faults import quota_exceeded
 
-from pure_agent_loop.testing import answer, call, quota_exceeded, status
+from pure_agent_loop.testing import answer, call, status
 
 ROOT = Path(__file__).parents[2]
 SHELL = answer("", call("shell", command="touch made && echo hello > said", changes=True))

@@ -9,15 +9,9 @@ import sys
 
 import pytest
 from tests.doctor.servers import DropsTools, RefusesTemperature, Server, WritesText
+from tests.faults import html_page, refusing_url
 
-from pure_agent_loop.testing import (
-    Gate,
-    ScriptedServer,
-    Silence,
-    html_page,
-    refusing_url,
-    unauthorized,
-)
+from pure_agent_loop.testing import Gate, ScriptedServer, Silence, unauthorized
 
 KEY = "key-that-nobody-may-see"
 

@@ -6,15 +6,9 @@ import json
 import re
 
 import pytest
+from tests.faults import quota_exceeded, rate_limited
 
-from pure_agent_loop.testing import (
-    ScriptedServer,
-    answer,
-    call,
-    quota_exceeded,
-    rate_limited,
-    status,
-)
+from pure_agent_loop.testing import ScriptedServer, answer, call, status
 
 LOOK = answer("I will look.", call("list_dir", path="."))
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from importlib.resources import files
 
 import pytest
+from tests.faults import quota_exceeded
 
 from pure_agent_loop.cli.paper.completion import SHELLS, completion
 from pure_agent_loop.cli.paper.manual import manual
@@ -19,7 +20,7 @@ from pure_agent_loop.cli.paper.outline import outline
 from pure_agent_loop.cli.parser import COMMANDS, whole_parser
 from pure_agent_loop.events import EventType
 from pure_agent_loop.llm.tool_modes.json_check import could_fit
-from pure_agent_loop.testing import ScriptedServer, answer, call, quota_exceeded
+from pure_agent_loop.testing import ScriptedServer, answer, call
 
 if sys.platform != "win32":
     from terminal import CTRL_D, Terminal

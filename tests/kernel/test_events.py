@@ -123,7 +123,7 @@ def test_an_event_has_the_attributes_of_its_type_alone():
         case _:
             pytest.fail("no action")
     with pytest.raises(AttributeError):
-        Event.thought(1, "x").tool  # noqa: B018
+        Event.thought(1, "x").tool  # noqa: B018 - it raises
     with pytest.raises(AttributeError):
         Event.thought(1, "x").thought  # noqa: B018 - a factory is of the class
 

@@ -145,9 +145,9 @@ def test_flush_may_be_called_before_finish():
 
 
 def test_an_answer_of_a_minimal_client_as_a_delta():
-    bare = LLMResponse("hello", None, None, None)  # type: ignore[arg-type]
+    bare = LLMResponse("hello", None, None, None)  # type: ignore[arg-type]  # as minimal clients do
     assert finished(bare.to_delta(), finish=None).content == "hello"
-    text = LLMResponse(None, [ToolCall("", "f", '{"a": 1}')], None, None)  # type: ignore[arg-type]
+    text = LLMResponse(None, [ToolCall("", "f", '{"a": 1}')], None, None)  # type: ignore[arg-type]  # as minimal clients do
     response = finished(text.to_delta(), finish=None)
     assert [(c.id, c.arguments) for c in response.tool_calls] == [("call_1", {"a": 1})]
 

@@ -193,7 +193,7 @@ def test_a_limit_leaves_no_output():
     mine = agent(call("add", a=1, b=2), OSLO, tools=[add], limits=LoopLimits(max_turns=1))
     result = check_result(mine.run("x"))
     assert (result.stop_reason, result.output) == ("max_steps", None)
-    assert mine.llm.requests[1].options.get("response_format") is None  # type: ignore[attr-defined]
+    assert mine.llm.requests[1].options.get("response_format") is None  # type: ignore[attr-defined]  # a scripted one
 
 
 def test_an_answer_that_was_cut_off_is_no_output():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.faults import refusing_url
 from tests.helpers import add, check_events
 
 from pure_agent_loop import (
@@ -17,7 +18,7 @@ from pure_agent_loop import (
     ToolRegistry,
     tool,
 )
-from pure_agent_loop.testing import ScriptedLLM, refusing_url
+from pure_agent_loop.testing import ScriptedLLM
 
 
 def untyped(city):

@@ -146,7 +146,7 @@ def test_an_override_holds_for_one_agent_in_one_task_and_one_thread():
 
 
 def test_an_override_that_cannot_work_is_refused():
-    with pytest.raises(ConfigError), Agent(llm=ScriptedLLM([])).override(llm=5):  # type: ignore[arg-type]
+    with pytest.raises(ConfigError), Agent(llm=ScriptedLLM([])).override(llm=5):  # type: ignore[arg-type]  # a mistake
         pass
 
 

@@ -1,7 +1,6 @@
 """From annotations to JSON Schema and back from JSON arguments to Python values."""
 
-# The old spellings Optional, Union and `x: int = None` are what is tested here.
-# ruff: noqa: UP007, UP045, RUF013
+# ruff: noqa: UP007, UP045, RUF013 - the old spellings Optional, Union and `x: int = None` are tested here
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Node:
     children: list[Node] = dataclasses.field(default_factory=list)
 
 
-def search(query: str, limit: int = 10, tags: list[str] = [], exact: bool = False) -> str:  # noqa: B006
+def search(query: str, limit: int = 10, tags: list[str] = [], exact: bool = False) -> str:  # noqa: B006 - a list
     """Search the documentation.
 
     Everything is searched.
@@ -283,7 +282,7 @@ class TestDescription:
         assert problem(take, a=1, b=0) == "b: should be greater than or equal to 1, got 0"
 
     def test_defaults_without_a_json_form_are_left_out(self) -> None:
-        def take(a: Any = object(), b: float = float("inf"), c: Path = Path("x")) -> None: ...  # noqa: B008
+        def take(a: Any = object(), b: float = float("inf"), c: Path = Path("x")) -> None: ...  # noqa: B008 - defaults
 
         found = properties(take)
         assert "default" not in found["a"]
@@ -340,7 +339,7 @@ class TestCallables:
             class Inner:
                 x: int
 
-            Mode = Literal["a", "b"]  # noqa: N806
+            Mode = Literal["a", "b"]  # noqa: N806 - a type
 
             def take(inner: Inner, mode: Mode, many: list[Inner]) -> None: ...
 

@@ -89,7 +89,7 @@ class Session:
             acknowledge(f"{record.id}\n")
             return record
 
-        BaseLog.append = reported  # type: ignore[method-assign]
+        BaseLog.append = reported  # type: ignore[method-assign]  # told of each record
         agent = Agent(
             llm=self.client,
             tools=make_tools(file_mark(str(self.marks)), TOOL_SECONDS),

@@ -6,28 +6,30 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from http_probe import Probe, ask
-
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.testing import (
+from tests.faults import (
     BrokenChunk,
     Drip,
     EmptyChoices,
-    EndEarly,
-    ErrorChunk,
     HangUp,
     Raw,
+    html_page,
+    quota_exceeded,
+    rate_limited,
+    refusing_url,
+    unavailable,
+)
+
+from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.testing import (
+    EndEarly,
+    ErrorChunk,
     Reset,
     ScriptedServer,
     Silence,
     Status,
     deltas,
-    html_page,
-    quota_exceeded,
-    rate_limited,
-    refusing_url,
     status,
     unauthorized,
-    unavailable,
 )
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -189,7 +189,7 @@ class TestHardLinks:
 
     def test_an_unknown_word(self, around: Path) -> None:
         with pytest.raises(ConfigError, match="hard_links='no' is unknown"):
-            Workspace(around / "ws", hard_links="no")  # type: ignore[arg-type]
+            Workspace(around / "ws", hard_links="no")  # type: ignore[arg-type]  # a mistake
 
 
 class TestProtected:

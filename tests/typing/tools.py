@@ -32,17 +32,17 @@ async def deploy(target: str, *, force: bool = False) -> bytes:
 def sync_calls() -> None:
     assert_type(add(1), int)
     assert_type(add(a=1, b=2), int)
-    add("x")  # type: ignore[arg-type]
-    add()  # type: ignore[call-arg]
-    add(1, 2, 3)  # type: ignore[call-arg]
-    add(1).upper()  # type: ignore[attr-defined]
-    tool(exclusiv=True)  # type: ignore[call-overload]
+    add("x")  # type: ignore[arg-type]  # no number
+    add()  # type: ignore[call-arg]  # one is missing
+    add(1, 2, 3)  # type: ignore[call-arg]  # one too many
+    add(1).upper()  # type: ignore[attr-defined]  # it is a number
+    tool(exclusiv=True)  # type: ignore[call-overload]  # misspelt
 
 
 async def async_calls() -> None:
     assert_type(await deploy("here", force=True), bytes)
-    await deploy("here", force="no", more=1)  # type: ignore[call-arg, arg-type]
-    len(deploy("here"))  # type: ignore[arg-type]
+    await deploy("here", force="no", more=1)  # type: ignore[call-arg, arg-type]  # no truth value, not known
+    len(deploy("here"))  # type: ignore[arg-type]  # not awaited
 
 
 class Lamps:
@@ -67,9 +67,9 @@ class NoSet:
 def sets() -> Toolset:
     lamps = filtered(Lamps(), lambda context, each: each.read_only and context.step > 1)
     Agent(tools=[add, lamps, searchable([deploy, Lamps()], most=3)])
-    Agent(tools=[NoSet()])  # type: ignore[list-item]
+    Agent(tools=[NoSet()])  # type: ignore[list-item]  # it cannot call
     prepared(lamps, lambda context, tools: [each.changed(name="x") for each in tools])
-    prefixed(5, "x")  # type: ignore[arg-type]
+    prefixed(5, "x")  # type: ignore[arg-type]  # no toolset
     return lamps
 
 

@@ -26,8 +26,8 @@ from pure_agent_loop.testing import (
     check_history,
     check_request,
     deltas,
-    refusing_url,
 )
+from tests.faults import refusing_url
 from tests.helpers import check_result
 
 FOUND = "The word with number 4 is 'plover'."

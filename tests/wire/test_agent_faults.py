@@ -13,13 +13,8 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.testing import (
-    BrokenChunk,
-    Drip,
-    EmptyChoices,
     EndEarly,
     ErrorChunk,
-    HangUp,
-    Raw,
     Reset,
     ScriptedServer,
     ServerRequest,
@@ -28,13 +23,20 @@ from pure_agent_loop.testing import (
     answer,
     call,
     deltas,
+    raw_call,
+    status,
+    unauthorized,
+)
+from tests.faults import (
+    BrokenChunk,
+    Drip,
+    EmptyChoices,
+    HangUp,
+    Raw,
     html_page,
     quota_exceeded,
     rate_limited,
-    raw_call,
     refusing_url,
-    status,
-    unauthorized,
     unavailable,
 )
 

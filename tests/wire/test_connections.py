@@ -12,7 +12,8 @@ import pytest
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import EventType
-from pure_agent_loop.testing import Gate, Raw, ScriptedServer, Status, answer, call, deltas, status
+from pure_agent_loop.testing import Gate, ScriptedServer, Status, answer, call, deltas, status
+from tests.faults import Raw
 
 from .talk import HI, WAYS, ask, client_of, counting, run
 
@@ -79,7 +80,7 @@ def test_one_connection_for_the_steps_of_a_run():
         async def work() -> str:
             return (await agent.arun("count")).content
 
-        assert run(agent.llm, work) == "6"  # type: ignore[arg-type]
+        assert run(agent.llm, work) == "6"  # type: ignore[arg-type]  # the default client
         assert relay.connections == 1
 
 
@@ -140,7 +141,7 @@ def test_a_stream_closed_early_releases_the_connection_and_leaves_no_task():
         async def work() -> None:
             stream = client.chat_stream(HI)
             assert (await stream.__anext__()).text == "first"
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()  # type: ignore[attr-defined]  # generators have it
             await server.requests[0].left.wait_async()
             await no_task_is_left()
             assert (await ask(client)).content == "next"

@@ -12,25 +12,27 @@ import pytest
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.sdk_errors import parse_retry_after, translate_error
 from pure_agent_loop.testing import (
-    BrokenChunk,
-    EmptyChoices,
     EndEarly,
     ErrorChunk,
-    HangUp,
-    Raw,
     Reset,
     ScriptedServer,
     Silence,
     Status,
     answer,
     deltas,
+    raw_call,
+    status,
+    unauthorized,
+)
+from tests.faults import (
+    BrokenChunk,
+    EmptyChoices,
+    HangUp,
+    Raw,
     html_page,
     quota_exceeded,
     rate_limited,
-    raw_call,
     refusing_url,
-    status,
-    unauthorized,
     unavailable,
 )
 

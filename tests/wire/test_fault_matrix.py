@@ -15,24 +15,26 @@ import pytest
 
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.testing import (
-    BrokenChunk,
-    Drip,
-    EmptyChoices,
     EndEarly,
     ErrorChunk,
-    HangUp,
     Reset,
     Silence,
     Status,
     answer,
     call,
     deltas,
-    html_page,
-    quota_exceeded,
-    rate_limited,
     raw_call,
     status,
     unauthorized,
+)
+from tests.faults import (
+    BrokenChunk,
+    Drip,
+    EmptyChoices,
+    HangUp,
+    html_page,
+    quota_exceeded,
+    rate_limited,
     unavailable,
 )
 

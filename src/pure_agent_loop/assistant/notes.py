@@ -56,7 +56,6 @@ def user_notes(user_file: str | os.PathLike[str], *, max_bytes: int = MAX_NOTES_
 
     Args:
         user_file: Notes of the user for all projects.
-        max_bytes: Of them.
     """
     return _notes(_user(user_file), max_bytes)
 

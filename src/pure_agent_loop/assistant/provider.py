@@ -49,7 +49,6 @@ class StreamingProvider(BaseLLMClient):
     """Drives the loop with an object that streams in its own way.
 
     Args:
-        provider: It.
         model: A model's name, sent as the option ``model`` with each request; None to send none.
     """
 

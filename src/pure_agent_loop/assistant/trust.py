@@ -36,11 +36,7 @@ class Guidance:
 
 
 def guidance_of(workspace: Path) -> Guidance:
-    """Look at the notes and the skills of a folder.
-
-    Args:
-        workspace: The folder.
-    """
+    """Look at the notes and the skills of a folder."""
     digest, names = hashlib.sha256(str(workspace.resolve()).encode("utf-8", "surrogateescape")), []
     notes = tuple(project_notes(workspace))
     for name, data in _files(workspace, notes):

@@ -77,7 +77,8 @@ def _open(place: bytes, number: int, sealer: Sealer) -> Head:
     if len(place) != PLACE:
         raise ValueError("it is cut off")
     fields, _ = sealer.open(line)
-    head = Head(*(fields.get(name) for name in ("turn", "count", "last", "file", "size")))  # type: ignore[arg-type]
+    values: list[Any] = [fields.get(name) for name in ("turn", "count", "last", "file", "size")]
+    head = Head(*values)
     numbers = (head.turn, head.count, head.file, head.size)
     is_head = fields.get("kind") == "head" and isinstance(head.last, str)
     if not is_head or not all(type(each) is int and each >= 0 for each in numbers):

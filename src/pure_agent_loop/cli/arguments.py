@@ -32,7 +32,6 @@ def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> 
     """Set what ``--help`` shows before and after the options, line by line as written.
 
     Args:
-        parser: Of the command.
         description: Before.
         epilog: After.
     """
@@ -55,18 +54,13 @@ def add_count(parser: argparse.ArgumentParser, what: str = "how many") -> None:
 
     Args:
         parser: Of the command or action.
-        what: Of them.
     """
     shown = f"{what} (default: {DEFAULT_LISTED})"
     parser.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help=shown)
 
 
 def add_endpoint(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which server and model.
-
-    Args:
-        group: Where.
-    """
+    """Add the options that say which server and model."""
     group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
     group.add_argument(
         "--base-url",
@@ -81,11 +75,7 @@ def add_endpoint(group: argparse._ArgumentGroup) -> None:
 
 
 def add_model_choice(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which model and how it is asked.
-
-    Args:
-        group: Where.
-    """
+    """Add the options that say which model and how it is asked."""
     from pure_agent_loop.llm.profiles import THINKING_LEVELS
 
     add_endpoint(group)
@@ -100,11 +90,7 @@ def add_model_choice(group: argparse._ArgumentGroup) -> None:
 
 
 def add_limits(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say how far a run may go; `limits_of` reads them.
-
-    Args:
-        group: Where.
-    """
+    """Add the options that say how far a run may go; `limits_of` reads them."""
     group.add_argument(
         "--max-turns",
         "--max-steps",

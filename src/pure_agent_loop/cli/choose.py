@@ -58,10 +58,7 @@ def choose(
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
-        thinking: The thinking level.
-        environ: The environment.
         output: Told what is used, and about slow steps.
-        configured: What files of settings add.
         prepared: Whether the client is made ready now; see `OpenAIClient`.
 
     Raises:
@@ -84,8 +81,6 @@ def plan_for(
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
-        environ: The environment.
-        configured: What files of settings add.
 
     Raises:
         ConfigError: An address is none, a key is missing, or there is no server for that model.

@@ -27,7 +27,6 @@ def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
     """The exit code of a run.
 
     Args:
-        stop_reason: How it ended.
         error_kind: What failed, if it ended with an error.
     """
     if stop_reason == "error" and error_kind in TRANSIENT_KINDS:

@@ -17,10 +17,6 @@ from pure_agent_loop.support.text import safe_str
 def load_object(option: str, where: str) -> Any:
     """What MODULE:NAME names; what a function of that name makes.
 
-    Args:
-        option: For messages.
-        where: The name.
-
     Raises:
         ConfigError: It cannot be loaded.
     """

@@ -11,10 +11,8 @@ def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int =
     """The known words that are most like another one, the nearest first.
 
     Args:
-        word: What was written.
         known: What could have been meant; of a name with dots also its last part counts.
         cutoff: How alike, from 0 to 1.
-        most: How many.
     """
     import difflib  # it is only needed where something is wrong
 

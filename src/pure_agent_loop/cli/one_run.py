@@ -67,7 +67,6 @@ class OneRun:
         """Do a task and return the exit code.
 
         Args:
-            agent: Who does it.
             task: The task; None to go on with what was being done.
             first: No other one stands before it in the same output.
             media: Images and PDF that come with it.
@@ -152,11 +151,7 @@ class OneRun:
 
 
 def code_of(answer: str) -> str:
-    """The first piece of code between fences, or all of a text that has none.
-
-    Args:
-        answer: Markdown.
-    """
+    """The first piece of code between fences, or all of a text that has none."""
     found = _CODE.search(answer)
     return (found[2] if found else answer).strip("\n")
 

@@ -129,11 +129,7 @@ def _given(parser: _Parser, words: list[str]) -> frozenset[str]:
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser of a command, with its arguments.
-
-    Args:
-        command: Its name.
-    """
+    """The parser of a command, with its arguments."""
     found = _parser({command}).inner
     assert found is not None
     return found
@@ -172,7 +168,6 @@ def run_command(options: argparse.Namespace, output: Any) -> int:
 
     Args:
         options: What `parse` gave.
-        output: Where to write.
     """
     function = getattr(module_of(options.command), COMMANDS[options.command][1])
     exit_code: int = function(options, output)

@@ -71,7 +71,6 @@ class Questions:
 
         Args:
             event: It says that the call is asked about.
-            interrupts: What Ctrl-C does.
         """
         found: list[Permission] = []
 
@@ -189,7 +188,6 @@ def way_out(question: Mapping[str, Any], rules: PermissionRules) -> str:
 
     Args:
         question: `tool`, `args` and `reason` of the call.
-        rules: Those of this run.
     """
     tool, args = question["tool"], question["args"]
     pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in args.items())
@@ -205,12 +203,7 @@ def way_out(question: Mapping[str, Any], rules: PermissionRules) -> str:
 
 
 def rule_for(tool: str, args: Mapping[str, Any]) -> str:
-    """A rule that allows a call: that call only if it can be written so, else the tool; empty if neither can.
-
-    Args:
-        tool: The tool's name.
-        args: The arguments.
-    """
+    """A rule that allows a call: only that call if it can be written so, else the tool; empty if neither."""
     words = (
         value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in args.values()
     )

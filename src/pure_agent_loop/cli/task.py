@@ -34,7 +34,6 @@ def read_task(
         say: Told when reading may take long.
         stdin: Standard input; ``sys.stdin`` if None.
         needed: False if it may be empty; then no terminal is asked for it.
-        command: The one it is for.
 
     Raises:
         ConfigError: There is no task, or too much text.
@@ -53,7 +52,6 @@ def media_named(text: str, workspace: Path) -> list[Path]:
     """Images and PDF that a text names: ``@shot.png``, ``@"my shot.png"``. What is no such file is text.
 
     Args:
-        text: What the person typed.
         workspace: Where relative names begin.
     """
     names = (quoted or bare.rstrip(",;:!?)") for quoted, bare in _MENTION.findall(text))
@@ -63,10 +61,6 @@ def media_named(text: str, workspace: Path) -> list[Path]:
 
 def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
     """A task with the text of files, and those files that are images or PDF.
-
-    Args:
-        task: What to do.
-        files: Their names.
 
     Raises:
         ConfigError: There is no task, or a file cannot be read, is too long or cannot be sent.

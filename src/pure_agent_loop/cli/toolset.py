@@ -66,8 +66,6 @@ def make_toolset(
     """The tools that the options ask for.
 
     Args:
-        options: The parsed command line.
-        workspace: The folder they work in.
         output: Where to say what cannot be had.
         trusted: Whether the folder's own skills may be used.
 
@@ -231,9 +229,6 @@ def check_given_rules(
 
 def workspace_of(name: str) -> Path:
     """The folder of the option ``--workspace``.
-
-    Args:
-        name: What was given.
 
     Raises:
         ConfigError: There is no such folder.

@@ -21,8 +21,6 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
     """Whether a folder's own texts may guide the model; a person is asked where one is there, and remembered.
 
     Args:
-        workspace: The folder.
-        questions: The person at the terminal.
         output: Told what is left out.
         given: The option ``--trust-folder``; it holds for this run.
     """
@@ -56,8 +54,6 @@ def may_set(
 
     Args:
         file: Where they stand.
-        lines: What they say, for people.
-        questions: The person at the terminal.
         output: Told what is left out.
         given: The option ``--trust-folder``.
     """

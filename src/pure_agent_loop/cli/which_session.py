@@ -142,10 +142,6 @@ class Place:
 def answer_there(place: Place, answer: Answer) -> int:
     """Keep the answer to a question of a session; how many more questions it has.
 
-    Args:
-        place: Where the session is.
-        answer: The answer.
-
     Raises:
         ConfigError: Nothing is kept, nothing is asked about that call, or the call is none.
         SessionError: It cannot be read or written.
@@ -166,7 +162,6 @@ def prune(store: SessionStore, days: int, now: float) -> list[str]:
 
     Args:
         store: Where they are.
-        days: So many.
         now: Seconds since the epoch.
     """
     from pure_agent_loop.sessions.story import read_story
@@ -196,10 +191,7 @@ def place_for_run(
     """Where ``run`` is to be kept: in a new session of the folder, unless the options say otherwise.
 
     Args:
-        options: The parsed command line.
-        workspace: The folder.
         questions: The person at the terminal, who may pick one.
-        output: Shows which there are.
 
     Raises:
         ConfigError: The id cannot be one, there is none to go on with, or the address is none.

@@ -31,11 +31,7 @@ _SENTENCES: Pairs = {
 
 
 def language_of(environ: Mapping[str, str] = os.environ) -> str:
-    """The language that is set, else that of the system.
-
-    Args:
-        environ: The environment.
-    """
+    """The language that is set, else that of the system."""
     wanted = (environ.get(each, "") for each in (LANGUAGE_VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"))
     language = next((each for each in wanted if each), "")[:2].lower()
     return language if language in LANGUAGES else LANGUAGES[0]

@@ -17,10 +17,6 @@ async def take_over(
     """Put a history into the place of the old one, if it is shorter by enough.
 
     Args:
-        rung: Which rule made it.
-        messages: The new history.
-        state: Where it goes.
-        kit: Where the event goes.
         least: So many tokens it must save.
 
     Returns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.compaction.change import take_over
-from pure_agent_loop.compaction.shape import Unit, joined, units_of
+from pure_agent_loop.compaction.shape import Unit, estimate, joined, units_of
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
@@ -146,11 +146,11 @@ class LadderRun:
             return None
 
     async def _summarised(self, state: QueryState, limit: int, room: int) -> list[Message] | None:
-        from pure_agent_loop.compaction.summary import Summariser, is_worth_it
+        from pure_agent_loop.compaction.summary import Summariser
 
         stays, old, tail = divide(units_of(state.messages), room)
         tokens = max(LEAST_SUMMARY, int(SUMMARY_SHARE * room))
-        if not is_worth_it(joined(old), tokens):
+        if estimate(joined(old)) <= 2 * tokens:  # a summary would not be much shorter
             return None
         summariser = self._summariser = self._summariser or Summariser(state, self._kit, "compact")
         try:

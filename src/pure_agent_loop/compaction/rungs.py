@@ -36,10 +36,7 @@ def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Pr
     """Reduce old results to a record: the call, the sizes, the first line.
 
     Args:
-        messages: The history.
         keep_tokens: So many tokens of the newest results stay whole; those of the last round always do.
-        keep: Where the whole texts go.
-        prompts: The words of the record.
     """
     calls, used, pruned = calls_in(messages), 0, list(messages)
     last_round = len(messages) - len(units_of(messages)[-1].messages) if messages else 0
@@ -89,9 +86,7 @@ def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Messa
     What the user has said goes last. The last round stays.
 
     Args:
-        messages: The history.
         room: Tokens it may have.
-        prompts: The words of the notice.
     """
     units = units_of(messages)
     total, target = sum(unit.tokens for unit in units), TRIM_TO * room

@@ -15,7 +15,6 @@ class Unit(NamedTuple):
     """Messages that stay or go together: a round of calls with its results, or one message.
 
     Args:
-        messages: They.
         tokens: About their tokens.
         fixed: No rule may change them: the leading system message, the newest message of the user.
         spoken: A message of the user, not of the framework.

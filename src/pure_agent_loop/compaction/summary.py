@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pure_agent_loop.compaction.record import collect
-from pure_agent_loop.compaction.shape import MadeCall, calls_in, content_text, estimate
+from pure_agent_loop.compaction.shape import MadeCall, calls_in, content_text
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.model_call import charge, listen
+from pure_agent_loop.kernel.model_call import charge, client_failure, listen, tell_retry
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import ResultFolder, mentioned
@@ -21,7 +20,7 @@ from pure_agent_loop.llm.tokens import estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
-from pure_agent_loop.support.text import safe_str, shorten
+from pure_agent_loop.support.text import shorten
 
 MOST_PIECES = 8
 PIECE_SHARE = 0.5  # of the window: the text of one request; the rest is for the answer and for bad guesses
@@ -51,7 +50,6 @@ class Summariser:
         """A summary in the words of the model, and a record of the calls behind it.
 
         Args:
-            messages: What is summarised.
             window: Tokens that fit into one request.
             tokens: About how long it may be.
 
@@ -109,17 +107,13 @@ class _Asking:
         except LLMError:
             raise
         except Exception as error:
-            raise LLMError(
-                f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
-            ) from error
+            raise client_failure(error) from error
 
     async def _once(self) -> LLMResponse:
         return await listen(self._request, self._kit, Assembler(), _show_nothing)
 
     async def _on_retry(self, attempt: RetryAttempt) -> None:
-        error = safe_str(attempt.error) or type(attempt.error).__name__
-        event = Event.retry(self._state.step, attempt.attempt, attempt.delay, error, discard=False)
-        await self._kit.emit(event)
+        await tell_retry(attempt, self._state, self._kit, discard=False)
 
 
 async def _show_nothing(delta: Delta) -> None:
@@ -188,8 +182,3 @@ def _whole(text: str, folder: ResultFolder) -> str:
 def _within(text: str, tokens: int) -> str:
     size = estimate_tokens(text)
     return text if size <= tokens else shorten(text, len(text) * tokens // size)
-
-
-def is_worth_it(messages: Sequence[Message], tokens: int) -> bool:
-    """True if a summary of so many tokens would be much shorter than these messages."""
-    return estimate(messages) > 2 * tokens

@@ -26,7 +26,6 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
     """GET something from the server, with the key.
 
     Args:
-        target: The server.
         url: A path under its address, or a whole address there.
         timeout: Seconds it may take.
 
@@ -87,13 +86,7 @@ def _entries(listing: Any) -> list[Mapping[str, Any]]:
 
 
 def context_size(listing: Any, props: Any, model: str) -> tuple[int, str] | None:
-    """How many tokens the model reads, and who says so; None if nobody does.
-
-    Args:
-        listing: The list of models.
-        props: The properties of llama.cpp.
-        model: The model's name.
-    """
+    """How many tokens the model reads, and who says so; None if nobody does."""
     running = _number(_get(props, "default_generation_settings"), "n_ctx")
     if running is not None:
         return running, "/props: n_ctx"

@@ -98,8 +98,6 @@ class Session:
         """Send one request, within the time limit; once more after a pause the server asks for.
 
         Args:
-            messages: The history.
-            tools: Tool schemas.
             stream: Whether the answer should be streamed.
             client: Another client than the session's own.
             options: Fields of the request; the output is limited unless they say otherwise.

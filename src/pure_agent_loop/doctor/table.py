@@ -41,7 +41,6 @@ def table(findings: tuple[Finding, ...], width: int) -> str:
     """One finding a line, its detail folded under itself.
 
     Args:
-        findings: What was found out.
         width: Columns of the terminal.
     """
     names = max((len(each.name) for each in findings), default=0)

@@ -54,7 +54,6 @@ class Attempt:
         client: The database.
         store: Where sessions are kept.
         agent: Who does it.
-        run_id: Its id.
         task: What to do.
         session_id: The session it is kept in.
         in_thread: Runs a function in a thread and gives something to await.

@@ -32,8 +32,6 @@ class EventWriter:
     """Writes the events of one attempt, a few at a time.
 
     Args:
-        database: Where to.
-        run_id: The run.
         attempt: Names the attempt.
         in_thread: Runs a function in a thread and gives something to await.
     """
@@ -100,8 +98,6 @@ def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
     """The next events of a run. Their numbers grow, and some are left out.
 
     Args:
-        database: Where from.
-        run_id: The run.
         after: The number of the last one that is known; 0 for none.
     """
     found = database.rows(

@@ -38,7 +38,7 @@ def json_serializer() -> Any:
     """
     base: Any = import_dbos().Serializer
 
-    class JsonSerializer(base):  # type: ignore[misc]
+    class JsonSerializer(base):  # type: ignore[misc]  # a class of an optional package
         """Values as JSON; errors as their type and text."""
 
         def serialize(self, data: Any) -> str:

@@ -106,7 +106,6 @@ def load_questions(package: Path, name: str) -> list[Question]:
 
     Args:
         package: What `ensure_package` returned.
-        name: The set.
     """
     which, file = SETS[name], f"BFCL_v4_{name}.json"
     data = package / "bfcl_eval" / "data"
@@ -132,7 +131,6 @@ def pick(questions: Sequence[Question], limit: int | None, seed: int | None) -> 
     A larger limit adds questions and drops none, on every machine and Python version.
 
     Args:
-        questions: All of a set.
         limit: How many; None for all.
         seed: Decides which ones; None for the first ones.
     """

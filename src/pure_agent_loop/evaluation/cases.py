@@ -158,9 +158,7 @@ def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[
     """A case from its plain form: a mapping of its fields, or the input alone.
 
     Args:
-        plain: The form.
         where: What to call it in messages.
-        evaluators: Reads those that it names.
 
     Raises:
         ConfigError: It is none.

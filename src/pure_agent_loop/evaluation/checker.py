@@ -63,7 +63,6 @@ class Checker:
         """Judge the calls a model made.
 
         Args:
-            question: What was asked.
             calls: The calls of the answer, in order.
 
         Raises:

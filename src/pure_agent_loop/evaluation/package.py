@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ from pure_agent_loop.support.child import (
     find_program,
     module_argv,
     module_folder,
-    this_python,
 )
 from pure_agent_loop.support.locking import file_lock
 from pure_agent_loop.support.paths import data_folder, private_folder
@@ -76,5 +76,5 @@ def _installer() -> list[str]:
         return module_argv("pip", "install", "--disable-pip-version-check", "--no-compile")
     uv = find_program("uv")
     if uv:
-        return [uv, "pip", "install", "--python", this_python()]
+        return [uv, "pip", "install", "--python", sys.executable]
     raise ConfigError(f"Fetching {NAME} needs pip or uv. Install one of them.")

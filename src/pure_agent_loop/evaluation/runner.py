@@ -52,8 +52,6 @@ async def evaluate(setup: Setup, questions: Sequence[Question], on_record: Calla
     """Ask all questions.
 
     Args:
-        setup: How.
-        questions: What.
         on_record: Called with each result as soon as it is known.
 
     Raises:

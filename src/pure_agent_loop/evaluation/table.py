@@ -105,7 +105,6 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
     """A table, the header first.
 
     Args:
-        lines: The cells.
         left: Columns of words; the others are numbers.
         style: ``text`` for a terminal or ``markdown`` for a document.
     """

@@ -200,7 +200,6 @@ def note_result(
 
     Args:
         ledger: Is brought up to date.
-        call: The call.
         text: Its result, as the model will read it.
         is_error: Whether it failed.
         threshold: As for `judge`.

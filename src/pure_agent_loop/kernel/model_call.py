@@ -131,9 +131,7 @@ class _ModelCall:
             raise
         except Exception as error:
             await self.parts.end("error")
-            raise LLMError(
-                f"The model client failed: {type(error).__name__}: {safe_str(error)}", error
-            ) from error
+            raise client_failure(error) from error
 
     async def _run(self) -> LLMResponse:
         handler = RetryHandler(self._kit.retry, self._kit.clock)
@@ -144,8 +142,7 @@ class _ModelCall:
         self._assembler, self._veil = Assembler(), Veil(self._kit.redactor)
         self._partial = self._new_partial(self._kit)
         await self.parts.end("error")
-        error = safe_str(attempt.error) or type(attempt.error).__name__
-        await self._kit.emit(Event.retry(self._state.step, attempt.attempt, attempt.delay, error, discard))
+        await tell_retry(attempt, self._state, self._kit, discard=discard)
 
     async def _once(self) -> LLMResponse:
         response = await listen(self.request, self._kit, self._assembler, self._show)
@@ -179,6 +176,17 @@ class _ModelCall:
                 await emit(Event.partial_output(step, output))
 
 
+def client_failure(error: Exception) -> LLMError:
+    """What a client raised that is no error of a model."""
+    return LLMError(f"The model client failed: {type(error).__name__}: {safe_str(error)}", error)
+
+
+async def tell_retry(attempt: RetryAttempt, state: QueryState, kit: Kit, *, discard: bool) -> None:
+    """Tell that a request is sent again; with `discard`, that what was shown of its answer does not count."""
+    error = safe_str(attempt.error) or type(attempt.error).__name__
+    await kit.emit(Event.retry(state.step, attempt.attempt, attempt.delay, error, discard))
+
+
 _NOTHING = Delta()
 
 
@@ -188,7 +196,6 @@ async def listen(
     """Send a request once and read its answer.
 
     Args:
-        request: What is asked.
         kit: The client, and how long it may be silent.
         assembler: A new one; it holds what came so far if this is broken off.
         show: Called with each piece.

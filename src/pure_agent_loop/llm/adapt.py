@@ -23,7 +23,6 @@ def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Messag
 
     Args:
         messages: The history, system message first; `meta` may hold the thinking behind a message.
-        profile: The needs.
     """
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
@@ -48,8 +47,6 @@ def adapt_fields(body: dict[str, Any], profile: Profile, keep: Collection[str] =
     """Rename and remove fields of a request, in place.
 
     Args:
-        body: The request.
-        profile: The needs.
         keep: Fields that are not removed.
     """
     if profile.output_limit_field:

@@ -55,8 +55,6 @@ def learn(
 
     Args:
         profile: What the refused request was made with.
-        body: The refused request.
-        error: The refusal.
         chosen: Fields that a caller has set: they are never left out.
 
     Raises:

@@ -88,7 +88,6 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
 
     Args:
         message: It; its content is a list of parts.
-        keep: Types of parts that stay.
     """
     kept = ("text", *keep)
     content = [

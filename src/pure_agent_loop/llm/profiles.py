@@ -171,12 +171,9 @@ class Profile:
         given = [
             f"{each.name}={getattr(self, each.name)!r}"
             for each in fields(self)[1:]
-            if self._is_set(each.name)
+            if getattr(self, each.name) != getattr(PLAIN, each.name)
         ]
         return f"Profile({', '.join([repr(self.name), *given])})"
-
-    def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != getattr(PLAIN, name))
 
     def matches(self, base_url: str, model: str) -> bool:
         """True if this profile is for that model at that address."""

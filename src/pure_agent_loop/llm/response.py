@@ -168,7 +168,7 @@ class Assembler:
         self._keep(text, reasoning)
         self._calls.add(delta.tool_calls)
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
-            self._finish_reason = _normal(delta.finish_reason)
+            self._finish_reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
         if delta.usage and (delta.usage.total_tokens or self._usage is None):
             self._usage = delta.usage
         self._raw = self._raw if delta.raw is None else delta.raw
@@ -240,10 +240,6 @@ async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
     async for delta in deltas:
         assembler.feed(delta)
     return assembler.finish()
-
-
-def _normal(reason: str) -> str:
-    return FINISH_REASONS.get(reason.lower(), reason)
 
 
 def _showable(part: ToolCallDelta) -> ToolCallDelta:

@@ -82,7 +82,6 @@ class Boundary(TypedDict):
 
     Args:
         rung: Which rule made it.
-        step: In which step.
         tokens_before: About how long the request was.
         tokens_after: About how long it is now.
         messages_before: Number of messages before.
@@ -127,7 +126,6 @@ class ContextLedger:
         """About how long the next request is, and whether there is a guess in it.
 
         Args:
-            messages: The history.
             fixed: Tokens of the system message and the tools.
         """
         sizes = self._sizes(messages)
@@ -140,7 +138,6 @@ class ContextLedger:
         """Take in what a server counted.
 
         Args:
-            usage: Its count for one request.
             asked: Our own guess for that request.
             messages: How many messages there are now, with its answer.
             kept: Whether the answer is one of them.

@@ -11,10 +11,7 @@ def framed(prompts: Prompts, source: str, mark: str, text: str) -> str:
     """A text in its frame.
 
     Args:
-        prompts: The words.
-        source: Where the text comes from.
         mark: What stands at both ends, and nowhere in the text.
-        text: The text.
     """
     head = prompts.untrusted.format(source=source, mark=mark)
     return f"{head}\n{text}\n{prompts.untrusted_end.format(mark=mark)}"

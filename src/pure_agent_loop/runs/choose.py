@@ -54,10 +54,6 @@ class Choice:
 def without_protocol(model: str, owner: str = "model") -> str:
     """The name of a model without the prefix that says how its server is spoken to.
 
-    Args:
-        model: What was given.
-        owner: Where, for the message.
-
     Raises:
         ConfigError: There is no client for that protocol, or no name behind it.
     """
@@ -154,9 +150,7 @@ def settle(
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
-        environ: The environment.
         embedded: Names of models that can run in this machine.
-        configured: What files of settings add.
 
     Raises:
         ConfigError: An address is none, or a key is missing.
@@ -282,7 +276,6 @@ def choose_model(
             `DefaultModel` or None if the caller has no wish.
         api_key: The key, if given.
         base_url: The address, if given.
-        thinking_level: For servers that know it.
         on_progress: Told about slow steps.
         profile: What the server needs; not for an embedded model, which needs nothing.
         prepared: Whether the client is made ready now; see `OpenAIClient`.
@@ -295,7 +288,7 @@ def choose_model(
     if model is not None and model == given and is_embedded_name(model) and not names_server(base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
-    if has_wish or api_key or base_url or _environment_names_one():
+    if has_wish or api_key or names_server(base_url) or os.environ.get("OPENAI_API_KEY"):
         return _asked_for(
             model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile, prepared=prepared
         )
@@ -359,10 +352,6 @@ def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:
     client = open_local(None if name == "local" else name, tell)
     reason = f"{client.name}, embedded on this machine ({why})"
     return Choice(client, client.name, reason, is_tiny=client.is_tiny)
-
-
-def _environment_names_one() -> bool:
-    return bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
 
 
 def _ignore(message: str) -> None:

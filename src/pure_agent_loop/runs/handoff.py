@@ -135,7 +135,6 @@ def in_charge(first: Member | None, kit: Kit, state: QueryState, *, new_task: bo
 
     Args:
         first: The agent that was asked first; None where nobody can hand over.
-        kit: What that one works with.
         state: A state to go on from; with a new task it is put in order: the same agent stays in charge.
         new_task: It has one.
 
@@ -165,7 +164,6 @@ def member_at(first: Member, names: Sequence[str]) -> Member:
     """The agent that a conversation was handed over to.
 
     Args:
-        first: Who was asked first.
         names: To whom it was handed over, in order.
 
     Raises:
@@ -225,8 +223,6 @@ def hand_over(first: Member, state: QueryState, kit: Kit) -> tuple[QueryState, K
 
     Args:
         first: The agent that was asked first.
-        state: Where that loop ended.
-        kit: What it worked with.
     """
     names = state.handed_to
     handoff = _next(member_at(first, names[:-1]), names[-1])
@@ -254,8 +250,6 @@ async def run_loops(
     """Drive a run through all agents it is handed over to.
 
     Args:
-        state: Where it starts.
-        kit: What it works with.
         first: The agent that was asked first; None where nobody can hand over.
         on_state: Told of each loop that follows, before it begins.
     """

@@ -117,7 +117,6 @@ class Makings:
         Args:
             kit: What runs have unless they say otherwise.
             settings: What it has otherwise. An `override` around it goes before these.
-            deps: For its functions.
             output_type: What its answer must be.
             has_system: Its history brings a system message of its own.
 

@@ -49,10 +49,6 @@ class RunInput:
 def begin_run(kit: Kit, given: RunInput) -> tuple[QueryState, Kit]:
     """The state and the kit of a run that is kept nowhere.
 
-    Args:
-        kit: What the agent works with.
-        given: What the run begins with.
-
     Raises:
         ConfigError: These do not fit together.
         HistoryError: Its `messages` are no list of messages.
@@ -83,10 +79,7 @@ def start_state(
     """The state a run starts from, and notices about what had to be repaired in the history.
 
     Args:
-        task: What to do.
-        messages: The history so far.
         system_prompt: Used unless the history brings its own.
-        prompts: The words of the framework.
         media: Parts of the message besides the text; see `media_parts`.
 
     Raises:
@@ -122,7 +115,6 @@ def resumed_state(
     Args:
         task: Something more to do, under the same limits; None to go on with what it was doing.
         state: A state or its plain form.
-        prompts: The words of the framework.
         media: Parts that come with the task; see `media_parts`.
 
     Raises:

@@ -39,7 +39,6 @@ def beneath(own: Kit, above: Kit) -> Kit:
     is cancelled, who is asked) is that of the agent above.
 
     Args:
-        own: The kit of the agent.
         above: That of the run it works in.
     """
     audits = list({id(each): each for each in (above.observers.audit, own.observers.audit) if each}.values())

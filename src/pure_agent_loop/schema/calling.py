@@ -22,8 +22,6 @@ async def made(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) 
     """What came of a call. Raises nothing but a real cancellation.
 
     Args:
-        call: Makes it.
-        tool: Name of the tool.
         prompts: The words for what goes wrong.
     """
     fail = partial(failed, prompts, tool)

@@ -18,10 +18,6 @@ def _is_example(value: Any) -> bool:
 def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, ...]:
     """Worked examples of a tool, if they are some.
 
-    Args:
-        name: The tool, for messages.
-        examples: What was given.
-
     Raises:
         ConfigError: One is no pair of a text and a dict of arguments.
     """

@@ -62,10 +62,6 @@ def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: boo
     """The outcome of a call that failed, in the words the model reads.
 
     Args:
-        prompts: The words.
-        tool: Name of the tool.
-        kind: Name of the error's type.
-        error: What happened.
         interrupt: True if it was Ctrl-C.
     """
     text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)

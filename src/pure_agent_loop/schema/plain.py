@@ -28,7 +28,9 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
     """
     properties = {}
     for parameter in parameters:
-        known = None if _is_odd(parameter) else schema_of(parameter.annotation)
+        if not parameter.required and not is_plain(parameter.default):
+            return None
+        known = schema_of(parameter.annotation)
         if known is None:
             return None
         may_be_null = known == {"type": "null"} or {"type": "null"} in known.get("anyOf", ())
@@ -45,21 +47,13 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
     }
 
 
-def _is_odd(parameter: ToolParameter) -> bool:
-    return not parameter.required and not is_plain(parameter.default)
-
-
 def is_plain(value: Any) -> bool:
     """Whether a default is a JSON value as it stands."""
     return type(value) in _VALUES or (type(value) is float and value - value == 0)
 
 
 def schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The schema of a type, new each time; None if it is not plain.
-
-    Args:
-        annotation: The type.
-    """
+    """The schema of a type, new each time; None if it is not plain."""
     if annotation is Any:
         return {}
     if type(annotation) is type:

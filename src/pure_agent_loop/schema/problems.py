@@ -23,8 +23,6 @@ def describe_problems(
 
     Args:
         errors: What ``ValidationError.errors()`` returned.
-        arguments: What the model sent.
-        names: The parameters of the tool.
         required: Those without a default.
     """
     found: dict[str, list[str]] = {}

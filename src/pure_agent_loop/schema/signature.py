@@ -27,7 +27,6 @@ class ToolParameter:
     """One parameter the model fills in.
 
     Args:
-        name: Its name.
         annotation: Its type; text where the names in it could not be resolved yet.
         default: Its default, or ``inspect.Parameter.empty``.
     """
@@ -50,7 +49,6 @@ class ToolSignature:
         name: The name of the function, for messages.
         doc: Its docstring, dedented; empty if it has none.
         parameters: What the model fills in.
-        function: The function.
         local_types: Classes of the functions around it, for annotations that name them.
     """
 
@@ -122,7 +120,8 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
             f"Tool {name!r}: its signature cannot be read ({error}). "
             "Wrap it in a Python function with annotations."
         ) from error
-    bound = _bound_keywords(function)
+    # What `partial` fixed is often a secret or a handle, which must not reach the model.
+    bound = function.keywords if isinstance(function, functools.partial) else ()
     given = [p for p in signature.parameters.values() if p.name not in bound]
     return given[1:] if given and _is_context(given[0].annotation, function) else given
 
@@ -151,11 +150,6 @@ def around(function: Callable[..., Any] | None) -> _Scope:
     frames = [frame.f_locals for frame in _callers()]
     kinds = {k: v for names in reversed(frames) for k, v in names.items() if isinstance(v, type)}
     return _Scope(around, kinds)
-
-
-def _bound_keywords(function: Callable[..., Any]) -> set[str]:
-    """Keywords fixed by ``partial``: often secrets or handles, which must not reach the model."""
-    return set(function.keywords) if isinstance(function, functools.partial) else set()
 
 
 def _refuse_unnamed(name: str, given: list[inspect.Parameter]) -> None:

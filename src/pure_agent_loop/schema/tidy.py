@@ -120,9 +120,7 @@ def with_texts(schema: dict[str, Any], texts: Mapping[str, str], tool: str) -> d
     """A tool's schema with other descriptions of its parameters; what stands inside these has none then.
 
     Args:
-        schema: Of all arguments.
         texts: By parameter.
-        tool: For the error.
 
     Raises:
         ConfigError: There is no such parameter.

@@ -67,7 +67,6 @@ def in_chinese(kind: str, context: dict[str, Any]) -> str:
     """An error of pydantic.
 
     Args:
-        kind: Its type.
         context: What it fills in; of a validator's own error the error itself.
     """
     text = _CHINESE.get(kind) or (_CHINESE["date_parsing"] if kind.startswith("date_") else _UNFIT)

@@ -46,7 +46,6 @@ def to_markdown(records: Sequence[Record], title: str = _TITLE) -> str:
 
     Args:
         records: Of the session, in the order of writing.
-        title: The heading.
     """
     story = read_story(records)
     blocks = [f"# {_plain(title)}", _plain(about(story, records))]
@@ -64,7 +63,6 @@ def to_html(records: Sequence[Record], title: str = _TITLE) -> str:
 
     Args:
         records: Of the session, in the order of writing.
-        title: The heading.
     """
     story = read_story(records)
     parts = [_HEAD.format(title=_escaped(one_line(title)), about=_escaped(about(story, records)))]
@@ -73,11 +71,7 @@ def to_html(records: Sequence[Record], title: str = _TITLE) -> str:
 
 
 def heading(entry: Entry) -> str:
-    """What stands above an entry, on one line, made safe.
-
-    Args:
-        entry: Any.
-    """
+    """What stands above an entry, on one line, made safe."""
     words = {
         "task": "Task",
         "user": "User",
@@ -101,7 +95,6 @@ def about(story: Story, records: Sequence[Record]) -> str:
     """Numbers and times of a session, on one line, made safe.
 
     Args:
-        story: What happened in it.
         records: The records it was read from.
     """
     parts = [counted(story.steps, "step"), counted(story.messages, "message")]

@@ -78,8 +78,6 @@ def answer_question(
     """Record an answer; the next run of the session goes on from it.
 
     Args:
-        store: Where the session is.
-        session_id: Which one.
         call_id: Which question; see `open_questions`.
         verdict: ``allow``, ``deny``, or a `Permission` that says more.
         message: Why; the model reads it when the call is denied.

@@ -65,8 +65,6 @@ def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit
     Args:
         store: Where sessions are kept.
         session_id: Which one; a new one is made if there is none of that name.
-        given: What the run begins with.
-        kit: What it will work with.
 
     Raises:
         ConfigError: The id cannot be one, or there is nothing to go on with.
@@ -116,9 +114,6 @@ def first_state(
 
     Args:
         past: What the session holds; effects that are of no use any more are taken out.
-        session_id: The session.
-        given: What the run begins with.
-        prompts: The words of the framework.
 
     Raises:
         ConfigError: There is nothing to go on with.
@@ -169,7 +164,6 @@ def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
 
     Args:
         state: Where its newest checkpoint left it; is changed.
-        past: What was recorded behind that.
         prompts: The words for calls of which no result is known.
     """
     step = state.step

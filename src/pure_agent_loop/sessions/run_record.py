@@ -19,7 +19,6 @@ from pure_agent_loop.kernel.tools.run_tools import RunTools, flags_of
 from pure_agent_loop.kernel.window import window_of
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
-from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
 from pure_agent_loop.prompts.words import say
@@ -33,7 +32,7 @@ _BEHAVIORS = ("deny", "ask", "allow")
 
 def describe(kit: Kit) -> dict[str, Any]:
     """What the record of a run says about what it works with."""
-    rules = kit.permissions.rules
+    rules, output, budget = kit.permissions.rules, kit.output, kit.budget
     return {
         "model": model_of(kit.client),
         "takes_meta": takes_meta(kit.client),
@@ -49,7 +48,7 @@ def describe(kit: Kit) -> dict[str, Any]:
         "prompts": next(
             (name for name, words in _WORDS.items() if words == kit.prompts), asdict(kit.prompts)
         ),
-        "output": None if kit.output is None else _plain_output(kit.output),
+        "output": None if output is None else {"retries": output.retries, "form": output.response_format},
         "lead": None if kit.lead is None else ("step" if kit.lead_each_step else "run"),
         "metadata": dict(kit.metadata),
         "tool_rounds": kit.tool_rounds,
@@ -61,7 +60,9 @@ def describe(kit: Kit) -> dict[str, Any]:
             **{name: len(getattr(kit.hooks, name)) for name in _HOOKS},
             "max_stops": kit.hooks.max_stops,
         },
-        "budget": None if kit.budget is None else {"prices": _plain_prices(kit.budget.prices)},
+        "budget": budget
+        if budget is None
+        else {"prices": {name: asdict(price) for name, price in budget.prices.items()}},
     }
 
 
@@ -75,10 +76,6 @@ class RecordedTools(RunTools):
             tools = [stub_tool(each, {each["name"]: each["flags"]}) for each in plain]
             number += 1
         return tools
-
-
-def _plain_output(output: Output) -> dict[str, Any]:
-    return {"retries": output.retries, "form": output.response_format}
 
 
 class _RecordedOutput:
@@ -121,10 +118,6 @@ def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
     if "chain" in plain:
         return Chain(*map(_compactor, plain["chain"]))
     return MemoryOverflow(".", **plain) if "max_history" in plain else Ladder(**plain)
-
-
-def _plain_prices(prices: Mapping[str, Price]) -> dict[str, Any]:
-    return {name: asdict(price) for name, price in prices.items()}
 
 
 def rebuild(run: Mapping[str, Any]) -> Kit:

@@ -79,11 +79,7 @@ def read_story(records: Sequence[Record]) -> Story:
 
 
 def step_of(record: Record) -> int | None:
-    """The step that a record of where a run stands belongs to; None for other records.
-
-    Args:
-        record: Any record.
-    """
+    """The step that a record of where a run stands belongs to; None for other records."""
     answers = record.data.get("answers") if record.type == "state" else None
     return answers if isinstance(answers, int) and not isinstance(answers, bool) else None
 

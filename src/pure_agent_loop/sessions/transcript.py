@@ -229,8 +229,6 @@ class SessionJournal:
         """The loop of the agent begins that the run was handed over to.
 
         Args:
-            state: Where it begins.
-            kit: What it works with.
             history: Whether the messages are others than they were.
 
         Raises:

@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pure_agent_loop.snapshots.scan import Known, Look, Scanner, batches, now_ns, signature
+from pure_agent_loop.snapshots.scan import Known, Look, Scanner, batches, signature
 from pure_agent_loop.snapshots.store import Store, Writer, in_thread, write_whole
 from pure_agent_loop.snapshots.values import (
     Entry,
@@ -151,7 +152,7 @@ class Camera:
     def _read(self, look: Look, paths: Sequence[str]) -> list[_Read]:
         found = []
         for path in paths:
-            read_ns = now_ns()
+            read_ns = time.time_ns()  # as file systems tell it
             try:
                 content = self._scanner.read(path)
             except OSError as error:

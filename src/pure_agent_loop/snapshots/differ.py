@@ -30,8 +30,6 @@ def unified(path: str, before: str, after: str) -> tuple[str, int, int]:
 
     Args:
         path: For the head of the diff.
-        before: The old text.
-        after: The new one.
     """
     old, new = _lines(before), _lines(after)
     head = _same(old, new)

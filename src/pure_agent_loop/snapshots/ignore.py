@@ -44,7 +44,6 @@ class Rules:
 
         Args:
             path: Below the workspace, with slashes; inside the folder of these rules.
-            is_folder: What it is.
         """
         names: list[str] | None = None
         last = path.rpartition("/")[2]

@@ -101,11 +101,7 @@ def new_id() -> str:
 
 
 class Journal:
-    """The file. Whoever writes holds the lock of the store.
-
-    Args:
-        path: Where.
-    """
+    """The file. Whoever writes holds the lock of the store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

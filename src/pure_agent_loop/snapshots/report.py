@@ -21,9 +21,6 @@ async def describe(
     """What is different, file by file.
 
     Args:
-        store: Keeps the contents.
-        before: The older snapshot.
-        after: The newer one.
         limit: Tell of so many files at the most.
 
     Raises:

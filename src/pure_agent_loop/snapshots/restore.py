@@ -43,7 +43,6 @@ def make_plan(
 
     Args:
         changes: Before and after of each, the oldest first.
-        current: The workspace now.
         force: Restore also what was changed by somebody else since.
     """
     targets: dict[str, Entry | None] = {}
@@ -137,7 +136,6 @@ class Restorer:
         """Make one thing what it shall be.
 
         Args:
-            action: What.
             data: The content of a file, or where a link leads.
         """
         if self._try(action, lambda each: self._write(each, data)):

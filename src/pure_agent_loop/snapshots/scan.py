@@ -11,7 +11,6 @@ import fnmatch
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -357,8 +356,3 @@ def batches(paths: Iterable[tuple[str, int]], most_bytes: int, most: int) -> Ite
         size += length
     if group:
         yield group
-
-
-def now_ns() -> int:
-    """The time as file systems tell it."""
-    return time.time_ns()

@@ -100,9 +100,6 @@ def write_whole(path: Path, data: bytes) -> None:
 class Store:
     """Contents and manifests in a bare repository. All writing happens under one lock.
 
-    Args:
-        folder: Where.
-
     Raises:
         ConfigError: This machine has no git.
     """

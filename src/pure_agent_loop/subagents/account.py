@@ -11,13 +11,7 @@ from pure_agent_loop.subagents.child import Child
 
 
 def used_up(state: QueryState, kit: Kit, children: Iterable[Child]) -> str:
-    """Which limit of a run is reached by it and all its subagents; empty for none.
-
-    Args:
-        state: Of the run.
-        kit: Its limits and its budget.
-        children: Its tasks.
-    """
+    """Which limit of a run is reached by it and all its subagents; empty for none."""
     limits, used = kit.limits, state.ledger
     open_ones = [child for child in children if not _is_counted(child, kit)]
     tokens = used.tokens + sum(child.usage.total_tokens for child in open_ones)

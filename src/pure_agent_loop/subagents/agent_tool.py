@@ -37,10 +37,7 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
     """An agent as a tool; see `Agent.as_tool`.
 
     Args:
-        agent: Who does the work.
         name: What it is called.
-        description: What it is good for.
-        input_type: What it is given.
 
     Raises:
         ConfigError: There is no name, or the type has no JSON form.

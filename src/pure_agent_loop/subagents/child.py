@@ -130,12 +130,7 @@ def kit_for(
     """What a subagent works with: what the agent above has, narrowed.
 
     Args:
-        child: The task.
         above: The kit of the run that gave it.
-        state_above: Where that run stands.
-        tools: Its tools.
-        emit: Where its events go.
-        on_ask: Asks a person.
         used_up: Which limit of the run above is reached.
         background: What gives tasks to further ones; None for nothing.
     """
@@ -191,11 +186,7 @@ def child_for_call(
     """The task that is the work of a call: a new one, or in a session the one that the call had begun.
 
     Args:
-        definition: Who does it.
-        prompt: What it is given.
-        call: The call.
         state: Where the run stands that makes it.
-        kit: What that run works with.
         tasks: Where records are kept; None for a run without a session.
     """
     parent, name = state.session_id, definition.name

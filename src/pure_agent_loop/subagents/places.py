@@ -173,7 +173,6 @@ class Worktree:
     Args:
         source: A folder in a repository.
         path: Where the checkout goes; one that exists from an earlier time is used again.
-        branch: Its branch.
         words: For the report.
 
     Raises:
@@ -263,9 +262,7 @@ async def place_for(mode: str, source: Path | None, path: Path, words: SubagentW
 
     Args:
         mode: ``scratch``, ``worktree``, or another.
-        source: The workspace.
         path: Where a checkout goes; its last part names it.
-        words: For the report.
 
     Raises:
         PlaceError: It cannot be made.

@@ -37,7 +37,6 @@ def tools_of(
     """The tools of a subagent.
 
     Args:
-        definition: The subagent.
         above: What the agent has that gives the task. Those whose results are made elsewhere stay with it,
             because only who called that agent can bring them.
         own: Its tools for tasks, which a subagent does not inherit.

@@ -339,7 +339,6 @@ def unreported(messages: Sequence[Message], states: Iterable[tuple[str, str]]) -
     """Tasks that were begun beside the run, and of which nothing was heard after that.
 
     Args:
-        messages: The history.
         states: What it says of tasks; see `task_states`.
     """
     results = [str(each.get("content")) for each in messages if each["role"] == "tool"]

@@ -50,12 +50,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def script_argv(script: Path, *words: str) -> list[str]:
-    """Run a file that needs nothing but the standard library, with this Python.
-
-    Args:
-        script: The file.
-        words: Its arguments.
-    """
+    """Run a file that needs nothing but the standard library, with this Python."""
     return [sys.executable, "-I", "-S", str(script), *words]
 
 
@@ -63,19 +58,12 @@ def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str
     """Run a module with this Python, as ``python -m`` does, but never one of the working folder.
 
     Args:
-        module: Its dotted name.
-        words: Its arguments.
         needs: Packages that it imports, wherever this process would find them.
     """
     start = Path(__file__).parents[1] / "__init__.py"
     found = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
     folders = "\n".join(dict.fromkeys(str(folder) for folder in found if folder))
     return [sys.executable, "-I", "-c", _BEGIN, _PACKAGE, str(start), folders, module, *words]
-
-
-def this_python() -> str:
-    """The interpreter, for a program that installs into it."""
-    return sys.executable
 
 
 def module_folder(name: str) -> Path | None:

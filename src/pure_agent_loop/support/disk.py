@@ -108,7 +108,6 @@ class Appender:
         """Move an unfinished last line into a file of its own, and end the last whole one.
 
         Args:
-            found: How the file ends.
             torn: Where the unfinished line is appended, with a newline.
 
         Raises:

@@ -12,9 +12,7 @@ def load_name(package: str, places: Mapping[str, str], name: str) -> Any:
     """A name of a package, for its ``__getattr__``; the package keeps it.
 
     Args:
-        package: Its full name.
         places: The modules of the package, by the names that stand in them.
-        name: The name.
 
     Raises:
         AttributeError: There is no such name.

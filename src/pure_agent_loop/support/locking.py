@@ -43,7 +43,6 @@ def lock_within(handle: int, patience: float) -> bool:
     """Lock an open file, waiting for whoever has it. The system's own waiting could not be given up.
 
     Args:
-        handle: The open file.
         patience: How long to wait at most, in seconds.
 
     Returns:

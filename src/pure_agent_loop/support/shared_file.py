@@ -57,7 +57,6 @@ def append_section(path: Path, section: str) -> None:
 
     Args:
         path: The file; made if missing.
-        section: Its text, heading included.
 
     Raises:
         OSError: See `change_file`.

@@ -54,7 +54,6 @@ def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
     """The head and the tail of a long text, with a word on what is missing.
 
     Args:
-        text: Any text.
         max_lines: Greatest number of lines shown, about; one third of them from the end.
         max_width: Greatest length of a line.
     """
@@ -89,7 +88,6 @@ def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None
     that is not ``TERM=dumb`` gets them.
 
     Args:
-        stream: Where the text goes.
         environ: The environment; this process's if None.
     """
     env = os.environ if environ is None else environ

@@ -35,7 +35,6 @@ def shorten(text: str, limit: int) -> str:
     """Keep the head and the tail of a long text and say how much was left out.
 
     Args:
-        text: Any text.
         limit: Greatest length of the result in characters, about.
     """
     if len(text) <= limit:

@@ -15,7 +15,6 @@ def mistyped(value: Any, hint: Any, where: str = "it") -> str:
     Args:
         value: Any. Dataclasses and named tuples are looked into.
         hint: Its annotation. What is none of the usual ones fits everything.
-        where: What to call it.
     """
     if hint is Any:
         return ""

@@ -69,7 +69,6 @@ def take_lock(path: Path, session_id: str) -> SessionLock:
 
     Args:
         path: The lock file, made if missing.
-        session_id: What it stands for.
 
     Raises:
         SessionLockedError: Somebody else holds it.

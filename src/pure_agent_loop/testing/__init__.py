@@ -8,24 +8,14 @@ from pure_agent_loop.testing.clock import FakeClock
 from pure_agent_loop.testing.errors import ScriptError
 from pure_agent_loop.testing.exchange import Exchange, ServerRequest
 from pure_agent_loop.testing.faults import (
-    BrokenChunk,
-    Drip,
-    EmptyChoices,
     EndEarly,
     ErrorChunk,
-    HangUp,
-    Raw,
     Reset,
     ServerFault,
     Silence,
     Status,
-    html_page,
-    quota_exceeded,
-    rate_limited,
-    refusing_url,
     status,
     unauthorized,
-    unavailable,
 )
 from pure_agent_loop.testing.gate import Gate, Signal
 from pure_agent_loop.testing.history import check_history, check_request
@@ -37,18 +27,13 @@ from pure_agent_loop.testing.stores import STORE_RULES, check_store
 
 __all__ = [
     "STORE_RULES",
-    "BrokenChunk",
     "ChaosLLM",
-    "Drip",
-    "EmptyChoices",
     "EndEarly",
     "ErrorChunk",
     "Exchange",
     "FakeClock",
     "Gate",
-    "HangUp",
     "LLMRequest",
-    "Raw",
     "Reset",
     "ScriptError",
     "ScriptedLLM",
@@ -65,12 +50,7 @@ __all__ = [
     "check_request",
     "check_store",
     "deltas",
-    "html_page",
-    "quota_exceeded",
-    "rate_limited",
     "raw_call",
-    "refusing_url",
     "status",
     "unauthorized",
-    "unavailable",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 import struct
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -34,7 +34,7 @@ class ServerRequest:
         raw: The body's bytes.
         body: The body as parsed JSON; None if there is none or it is not JSON.
         left: Set when the client leaves before the answer is complete. It is noticed while the server
-            waits (at a gate, in a silence, between drips) or at its next write.
+            waits (at a gate, in a silence) or at its next write.
         done: Set when the answer is over, in whatever way.
     """
 
@@ -230,31 +230,23 @@ class Exchange:
             ClientLeft: The client did not wait that long.
         """
         await self.flush()
-        await self._unless_left(gate.pass_through())
-
-    async def pause(self, seconds: float) -> None:
-        """Say nothing for a moment. Raises what `hold` raises."""
-        await self.flush()
-        await self._unless_left(asyncio.sleep(seconds))
+        # No client sends anything before it has its answer, so whatever can be read is the end.
+        leaving = asyncio.ensure_future(self._reader.read(1))
+        opening = asyncio.ensure_future(gate.pass_through())
+        try:
+            done, _ = await asyncio.wait({leaving, opening}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            opening.cancel()
+            await asyncio.gather(leaving, opening, return_exceptions=True)
+        if opening not in done:
+            raise ClientLeft
 
     async def flush(self) -> None:
         """Send what was held back to cut it."""
         rest, self._buffer = self._buffer, b""
         if rest:
             await self._chunk(rest)
-
-    async def _unless_left(self, waiting: Awaitable[None]) -> None:
-        # No client sends anything before it has its answer, so whatever can be read is the end.
-        leaving = asyncio.ensure_future(self._reader.read(1))
-        wait = asyncio.ensure_future(waiting)
-        try:
-            done, _ = await asyncio.wait({leaving, wait}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            wait.cancel()
-            await asyncio.gather(leaving, wait, return_exceptions=True)
-        if wait not in done:
-            raise ClientLeft
 
     async def _chunk(self, data: bytes) -> None:
         if data:  # an empty chunk would end the body

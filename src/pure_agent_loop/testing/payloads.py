@@ -55,11 +55,6 @@ class Writing:
         """Keep a delta for `body`."""
         self._deltas.append(delta)
 
-    def choices(self, *choices: Any, streamed: bool) -> bytes:
-        """A chunk or a body with exactly these choices."""
-        kind = "chat.completion.chunk" if streamed else "chat.completion"
-        return to_json({**self._head(kind), "choices": list(choices)})
-
     def prefix(self) -> bytes:
         """The beginning of `body`, which is the same whatever will still be kept."""
         return to_json(self._head("chat.completion"))[:-1]

@@ -30,7 +30,6 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
         """Ask the user when only they can decide. Not for what you can find out yourself.
 
         Args:
-            question: One clear question.
             options: Answers to choose from; leave it out for a free answer.
         """
         if function is None:

@@ -181,12 +181,9 @@ def _round(value: Number, digits: Number = 0) -> Number:
     if digits != int(digits):
         raise ValueError
     unit = Fraction(10) ** max(-MAX_ROUNDED, min(int(digits), MAX_ROUNDED))
-    rounded = math.floor(abs(_fraction(value)) * unit + Fraction(1, 2)) / unit
+    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    rounded = math.floor(abs(exact) * unit + Fraction(1, 2)) / unit
     return rounded if value > 0 else -rounded
-
-
-def _fraction(value: Number) -> Fraction:
-    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
 def _factorial(value: Number) -> int:

@@ -69,11 +69,7 @@ class TodoList:
 
 
 def shown_tasks(items: Sequence[TodoItem]) -> str:
-    """A list as text, one task a line.
-
-    Args:
-        items: The tasks.
-    """
+    """A list as text, one task a line."""
     if not items:
         return say("empty_list")
     lines = [f"{number}. {_MARKS[item.status]} {item.task}" for number, item in enumerate(items, 1)]

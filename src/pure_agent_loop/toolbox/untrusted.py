@@ -22,7 +22,6 @@ def mark_untrusted(text: str, source: str, prompts: Prompts | None = None) -> st
     """The text in a frame.
 
     Args:
-        text: What came from outside.
         source: Where from, such as a URL; shown to the model.
         prompts: The words of the frame; those of the run if None.
     """

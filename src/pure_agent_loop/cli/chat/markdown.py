@@ -156,7 +156,7 @@ class _Layout:
         self._space(token)
         self._style = "heading"
 
-    def _on_heading_close(self, token: Token) -> None:  # noqa: ARG002 - all of these take the token
+    def _on_heading_close(self, _token: Token) -> None:
         self._style = ""
 
     def _on_inline(self, token: Token) -> None:
@@ -168,18 +168,18 @@ class _Layout:
             text = self._ink.text(("", "# ")).append_text(text)
         self._wrapped(text)
 
-    def _on_bullet_list_open(self, token: Token) -> None:  # noqa: ARG002
+    def _on_bullet_list_open(self, _token: Token) -> None:
         self._numbers.append(None)
 
     def _on_ordered_list_open(self, token: Token) -> None:
         self._numbers.append(int(token.attrs.get("start", 1)))
 
-    def _on_bullet_list_close(self, token: Token) -> None:  # noqa: ARG002
+    def _on_bullet_list_close(self, _token: Token) -> None:
         self._numbers.pop()
 
     _on_ordered_list_close = _on_bullet_list_close
 
-    def _on_list_item_open(self, token: Token) -> None:  # noqa: ARG002
+    def _on_list_item_open(self, _token: Token) -> None:
         number = self._numbers[-1]
         if number is None:
             sign = "- " if self._ink.reader else "• "
@@ -187,7 +187,7 @@ class _Layout:
             sign, self._numbers[-1] = f"{number}. ", number + 1
         self._levels.append(_Level(sign, " " * len(sign)))
 
-    def _on_list_item_close(self, token: Token) -> None:  # noqa: ARG002
+    def _on_list_item_close(self, _token: Token) -> None:
         if not self._levels[-1].used:
             self._emit(self._ink.text())
         self._levels.pop()
@@ -196,7 +196,7 @@ class _Layout:
         self._space(token)
         self._levels.append(_Level("> ", "> "))
 
-    def _on_blockquote_close(self, token: Token) -> None:  # noqa: ARG002
+    def _on_blockquote_close(self, _token: Token) -> None:
         self._levels.pop()
 
     def _on_fence(self, token: Token) -> None:
@@ -208,16 +208,16 @@ class _Layout:
         self._space(token)
         self._on_fence(token)
 
-    def _on_hr(self, token: Token) -> None:  # noqa: ARG002
+    def _on_hr(self, _token: Token) -> None:
         self._emit(self._ink.text(("dim", "---")))
 
-    def _on_table_open(self, token: Token) -> None:  # noqa: ARG002
+    def _on_table_open(self, _token: Token) -> None:
         self._in_table, self._rows = True, []
 
-    def _on_tr_open(self, token: Token) -> None:  # noqa: ARG002
+    def _on_tr_open(self, _token: Token) -> None:
         self._rows.append([])
 
-    def _on_table_close(self, token: Token) -> None:  # noqa: ARG002
+    def _on_table_close(self, _token: Token) -> None:
         self._in_table = False
         columns = max(map(len, self._rows))
         if self._ink.reader or self._room < columns * LEAST_COLUMN:

@@ -62,7 +62,7 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
 
 def _keep_cursor(output: Vt100_Output) -> None:
     """A drawing is written at once, so nobody would see the cursor that it hides."""
-    output.hide_cursor = output.show_cursor = lambda: None  # type: ignore[method-assign]
+    output.hide_cursor = output.show_cursor = lambda: None  # type: ignore[method-assign]  # of this output only
 
 
 def _switch_wrapping_late(output: Vt100_Output) -> None:
@@ -88,10 +88,10 @@ def _switch_wrapping_late(output: Vt100_Output) -> None:
         settle()
         release()
 
-    output.enable_autowrap = lambda: want(True)  # type: ignore[method-assign]
-    output.disable_autowrap = lambda: want(False)  # type: ignore[method-assign]
-    output.write = settled_write  # type: ignore[method-assign]
-    output.disable_bracketed_paste = settled_release  # type: ignore[method-assign]
+    output.enable_autowrap = lambda: want(True)  # type: ignore[method-assign]  # of this output only
+    output.disable_autowrap = lambda: want(False)  # type: ignore[method-assign]  # of this output only
+    output.write = settled_write  # type: ignore[method-assign]  # of this output only
+    output.disable_bracketed_paste = settled_release  # type: ignore[method-assign]  # of this output only
 
 
 def _keep_attributes(output: Vt100_Output) -> None:
@@ -114,5 +114,5 @@ def _keep_attributes(output: Vt100_Output) -> None:
             reset()
         current = DEFAULT_ATTRS
 
-    output.set_attributes = set_attributes  # type: ignore[method-assign]
-    output.reset_attributes = reset_attributes  # type: ignore[method-assign]
+    output.set_attributes = set_attributes  # type: ignore[method-assign]  # of this output only
+    output.reset_attributes = reset_attributes  # type: ignore[method-assign]  # of this output only

@@ -28,11 +28,7 @@ examples:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, "Which settings 'pal run' takes from the environment and from files.", _EPILOG)
     actions = add_actions(parser)
     show = actions.add_parser("show", help="the settings in force")
@@ -48,10 +44,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 def config(options: argparse.Namespace, output: Output) -> int:
     """Do what the command line says and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
 
     Raises:
         PureAgentLoopError: A file, or what it says, cannot be right.

@@ -39,11 +39,7 @@ _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INT
 
 
 def describe_durable(parser: argparse.ArgumentParser) -> None:
-    """Say what all these commands have in common, and add their common argument.
-
-    Args:
-        parser: Of the command.
-    """
+    """Say what all these commands have in common, and add their common argument."""
     describe(parser, parser.description or "", _EPILOG)
     add_durable_database(parser)
 

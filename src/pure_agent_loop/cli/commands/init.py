@@ -60,11 +60,7 @@ _PROFILE = '[profiles.careful]\npermission_mode = "plan"\ntools = "read"'
 
 
 def add_init(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(
         parser,
         "Write a pal.toml with all settings as comments. Yours names the servers that run here.",
@@ -76,10 +72,6 @@ def add_init(parser: argparse.ArgumentParser) -> None:
 
 def init(options: argparse.Namespace, output: Output) -> int:
     """Write the file and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
 
     Raises:
         ConfigError: There is one, or it cannot be written.

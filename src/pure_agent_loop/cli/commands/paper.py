@@ -15,11 +15,7 @@ from pure_agent_loop.cli.parser import whole_parser
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     examples = """\
 examples:
   pal completion bash > ~/.local/share/bash-completion/completions/pal
@@ -31,31 +27,17 @@ examples:
 
 
 def completion(options: argparse.Namespace, output: Output) -> int:
-    """Print the script and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-    """
+    """Print the script and return the exit code."""
     output.result(script(outline(whole_parser()), options.shell))
     return DONE
 
 
 def add_man(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments.
-
-    Args:
-        parser: Of the command.
-    """
+    """Add its arguments."""
     describe(parser, "Print the manual page.", "examples:\n  pal man | man -l -\n")
 
 
 def man(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001 - the shape of all commands
-    """Print the page and return the exit code.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-    """
+    """Print the page and return the exit code."""
     output.result(manual(outline(whole_parser())))
     return DONE

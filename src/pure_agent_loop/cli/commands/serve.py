@@ -151,7 +151,7 @@ def _port(text: str) -> int:
 
 
 def _shown(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - for people
 
 
 def _log_to_stderr(name: str, level: int, form: str) -> None:

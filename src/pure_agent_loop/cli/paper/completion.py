@@ -22,7 +22,6 @@ def completion(root: Command, shell: str) -> str:
     """The script for a shell.
 
     Args:
-        root: The whole command line.
         shell: One of `SHELLS`.
     """
     run = root.commands["run"]  # it may be left out

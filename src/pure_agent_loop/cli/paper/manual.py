@@ -9,11 +9,7 @@ from pure_agent_loop.cli.paper.outline import Command, Option
 
 
 def manual(root: Command) -> str:
-    """The page of the whole command line.
-
-    Args:
-        root: All of it.
-    """
+    """The page of the whole command line."""
     lines = [
         f'.TH PAL 1 "" "pure-agent-loop {__version__}"',
         ".SH NAME",

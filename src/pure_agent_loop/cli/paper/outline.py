@@ -64,7 +64,6 @@ def outline(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about: 
     Args:
         parser: The whole one, or that of a command.
         path: The words that lead to it.
-        about: What it is for.
     """
     below: dict[str, Command] = {}
     options: list[Option] = []

@@ -49,9 +49,7 @@ def in_force(
     """What the command line, the environment and the files say.
 
     Args:
-        options: The parsed command line.
         output: Told what is left out.
-        workspace: The folder of the project.
         questions: The person at the terminal, who is asked about a project's file.
         every: Look at all settings, also where there is no file.
 
@@ -82,8 +80,6 @@ def configure(
     Args:
         options: The parsed command line; `configured` is added to it.
         output: It takes the theme.
-        workspace: The folder of the project.
-        questions: The person at the terminal.
     """
     found = in_force(options, output, workspace, questions)
     for name, setting in found.values.items():

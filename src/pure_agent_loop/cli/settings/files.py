@@ -98,9 +98,6 @@ def project_file(workspace: Path) -> File | None:
     """The nearest one from a folder up to the root of its git project; without one, only of that folder.
 
     A link that leads out of the project is not followed.
-
-    Args:
-        workspace: The folder.
     """
     root = next((each for each in (workspace, *workspace.parents) if (each / ".git").exists()), workspace)
     for folder in (workspace, *workspace.parents):
@@ -124,10 +121,6 @@ def _read_inside(root: Path, path: Path) -> bytes:
 
 def read(file: File, keys: Mapping[str, Key]) -> Sheet:
     """What a file says, checked.
-
-    Args:
-        file: The file.
-        keys: The settings there are.
 
     Raises:
         ConfigError: It is no TOML, has an unknown name or a value that cannot be; it says the nearest name.

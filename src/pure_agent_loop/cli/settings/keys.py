@@ -92,7 +92,6 @@ class Key:
 
         Args:
             value: As it stands in a file.
-            where: The file.
 
         Raises:
             ConfigError: It cannot be one.

@@ -49,10 +49,8 @@ def resolve(
     """What holds of each setting.
 
     Args:
-        keys: The settings there are.
         options: The parsed command line; `given` names the options that were typed.
         sheets: What the files say: that of the project first, then that of the user.
-        environ: The environment.
 
     Raises:
         ConfigError: There is no such profile, or a project gives an address.

@@ -22,11 +22,7 @@ def bring_notices(
     nothing.
 
     Args:
-        database: Where notices wait.
-        session_id: The session.
         records: All that is in it.
-        prompts: The words of its agent.
-        inbox: Where to.
     """
     for run_id, schedule, due, answer in database.rows(_WAITING, session_id):
         if _has_read(records, run_id):

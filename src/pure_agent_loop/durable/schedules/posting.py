@@ -19,7 +19,7 @@ from pure_agent_loop.support.locking import lock_within
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
 _LOCK_SECONDS = 10.0
-_STARTED = "started"
+STARTED = "started"
 
 
 class Outcome(NamedTuple):
@@ -45,7 +45,6 @@ def post_to_file(parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
     """Write an answer to its file.
 
     Args:
-        parcel: The answer.
         put_down: Keeps where it will stand, before it does.
     """
     path = Path(parcel.delivery.target)
@@ -84,16 +83,10 @@ async def post_to_command(parcel: Parcel) -> Outcome:
     return Outcome("delivered", words) if done.exit_code == 0 else again(parcel, words)
 
 
-def begin_command(put_down: Callable[[str], None]) -> None:
-    """Keep that a command is about to be run."""
-    put_down(_STARTED)
-
-
 def after_death(parcel: Parcel, owner: str) -> Outcome:
     """What to do about a delivery whose worker is gone.
 
     Args:
-        parcel: The answer.
         owner: The worker that had claimed it.
     """
     delivery = parcel.delivery

@@ -12,11 +12,11 @@ from typing import Any
 from pure_agent_loop.durable.liveness import Liveness
 from pure_agent_loop.durable.schedules.firings import Firings, Parcel
 from pure_agent_loop.durable.schedules.posting import (
+    STARTED,
     Outcome,
     after_death,
     after_stop,
     again,
-    begin_command,
     post_to_command,
     post_to_file,
 )
@@ -110,7 +110,7 @@ class Ticker:
         await self._in_thread(self._end, parcel, outcome)
 
     async def _run_command(self, parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
-        await self._in_thread(begin_command, put_down)
+        await self._in_thread(put_down, STARTED)
         try:
             return await post_to_command(parcel)
         except asyncio.CancelledError:

@@ -113,7 +113,6 @@ def due_times(times: Times, next_at: float, now: float, missed: str, most: int) 
     Args:
         times: When it is due.
         next_at: The first time that was not looked at yet.
-        now: The time.
         missed: What happens to those that nobody was there for: ``skip``, ``once`` or ``all``.
         most: How many of those at most, with ``all``.
     """

@@ -41,9 +41,6 @@ async def before_tool(
     """The arguments that the hooks leave, and their refusal if there is one.
 
     Args:
-        call: The call.
-        state: The run.
-        kit: What it works with.
         has_begun: It is too late to ask a hook; what one said before the call began is taken.
     """
     args, context = call.arguments, HookContext(state.step, call.id)

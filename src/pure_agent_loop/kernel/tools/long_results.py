@@ -116,10 +116,8 @@ def cut_text(text: str, limit: int, folder: ResultFolder, prompts: Prompts) -> s
     """The head and the tail of a text that is longer than `limit`, and between them how to read the rest.
 
     Args:
-        text: What a tool gave.
         limit: Greatest number of characters of what comes back.
         folder: Where the whole text is kept.
-        prompts: The words between.
     """
     if len(text) <= limit:
         return text

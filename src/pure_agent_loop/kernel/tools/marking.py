@@ -19,8 +19,6 @@ def marked(call: ToolCall, text: str, kit: Kit) -> str:
     replay makes the same one.
 
     Args:
-        call: Which.
-        text: What came of it.
         kit: Has the tool and the words of the frame.
     """
     tool = kit.tools.get(call.name)

@@ -29,7 +29,6 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
     does every name where there are toolsets, whose tools nobody knows before a run.
 
     Args:
-        rules: The rules.
         tools: What may be called.
         subagents: What is given tasks; its agents may have tools of their own.
         hint: What else to say.

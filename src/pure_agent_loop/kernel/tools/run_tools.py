@@ -150,7 +150,6 @@ class _Keeper:
     """Holds a toolset open in a task of its own, because some can only be left where they were entered.
 
     Args:
-        toolset: The toolset.
         key: Where this stands in `_OPEN`.
         before: One that is still closing it.
     """

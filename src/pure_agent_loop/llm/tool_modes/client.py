@@ -74,7 +74,7 @@ ExamplesOf = Callable[[str, Prompts], Sequence[tuple[str, Mapping[str, Any]]]]
 
 def no_examples(
     name: str,  # noqa: ARG001 - the shape of `ExamplesOf`
-    prompts: Prompts,  # noqa: ARG001
+    prompts: Prompts,  # noqa: ARG001 - likewise
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """No tool has any."""
     return ()

@@ -78,7 +78,7 @@ def thread_count() -> int:
 
 def start_engine(model: Path, context: int, key: str) -> Any:
     """Start llama.cpp's server; it returns once the model is loaded."""
-    import xllamacpp  # type: ignore[import-untyped,unused-ignore]
+    import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # it has no types
 
     params = xllamacpp.CommonParams()
     params.model.path = str(model)

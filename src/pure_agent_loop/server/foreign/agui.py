@@ -43,21 +43,21 @@ class AguiMessage(Open):
     role: str
     content: str | list[dict[str, Any]] | None = None
     toolCalls: list[dict[str, Any]] | None = None  # noqa: N815 - a name of the protocol
-    toolCallId: str | None = None  # noqa: N815
+    toolCallId: str | None = None  # noqa: N815 - a name of the protocol
 
 
 class AguiBody(Open):
     """A request for a run."""
 
-    threadId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815
-    runId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815
-    parentRunId: str | None = None  # noqa: N815
-    protocolVersion: str | None = None  # noqa: N815
+    threadId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815 - a name of the protocol
+    runId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815 - a name of the protocol
+    parentRunId: str | None = None  # noqa: N815 - a name of the protocol
+    protocolVersion: str | None = None  # noqa: N815 - a name of the protocol
     messages: Annotated[list[AguiMessage], Field(min_length=1)]
     tools: Annotated[list[ToolAbout], Field(default_factory=list)]
     context: Annotated[list[ContextItem], Field(default_factory=list)]
     state: Any = None
-    forwardedProps: Any = None  # noqa: N815
+    forwardedProps: Any = None  # noqa: N815 - a name of the protocol
     resume: list[dict[str, Any]] | None = None
 
 

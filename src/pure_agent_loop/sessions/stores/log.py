@@ -31,7 +31,6 @@ class BaseLog(ABC):
     """A session that is open for writing.
 
     Args:
-        session_id: The session.
         found: What was in it.
         lock: The lock on it, which is let go with the log.
         now: Gives the time, in seconds since the epoch.

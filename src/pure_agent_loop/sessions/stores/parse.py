@@ -115,7 +115,8 @@ class _Parser:
             # Pieces of two records can look like one; the checksum tells.
             record = Record.from_line(piece[:end], by_hand=False)
         except (ValueError, RecursionError) as error:
-            self._lose(piece, start, "it is cut off or overwritten" if _is_json_error(error) else str(error))
+            why = str(error) if type(error) is ValueError else "it is cut off or overwritten"
+            self._lose(piece, start, why)
             return 0
         self._keep(record)
         self._lose(piece[end:], start + end, "it follows a whole record", counts=False)
@@ -157,7 +158,3 @@ def _starts(line: bytes) -> list[int]:
         found.append(at)
         at = line.find(MARK, at + 1)
     return found
-
-
-def _is_json_error(error: Exception) -> bool:
-    return type(error) is not ValueError

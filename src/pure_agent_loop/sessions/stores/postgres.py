@@ -69,7 +69,6 @@ class _Claim:
 
     Args:
         store: The store, which lives as long as a log of it.
-        session_id: The session.
         token: Names this opening.
     """
 

@@ -141,7 +141,6 @@ class Link:
 
         Args:
             work: Gets the connection; may be called several times.
-            writing: Which error to raise.
             patience: Seconds; None for as many as the store has. In a thread with a running event loop it is
                 two at most, as others wait there.
 

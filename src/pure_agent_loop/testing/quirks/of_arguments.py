@@ -9,9 +9,9 @@ from pure_agent_loop.testing.quirks.model import Expected, Quirk
 from pure_agent_loop.testing.quirks.writing import (
     ADD_FIVE,
     ADD_NINE,
-    CALLS,
     FIVE,
     NINE,
+    called,
     calling,
     calls,
     part,
@@ -23,10 +23,8 @@ from pure_agent_loop.testing.quirks.writing import (
 def _one_call(name: str, *pieces: Any) -> bytes:
     """One call with these arguments, each piece in a fragment of its own."""
     first, *rest = pieces
-    return stream(
-        calling(part(first, name, index=0, id="c1")),
-        *(calling(part(piece, index=0)) for piece in rest),
-        CALLS,
+    return called(
+        calling(part(first, name, index=0, id="c1")), *(calling(part(piece, index=0)) for piece in rest)
     )
 
 
@@ -52,11 +50,10 @@ FORM_QUIRKS = (
     Quirk(
         "arguments-repeated-whole",
         "The last fragment sends everything once more: neither a second call nor broken arguments.",
-        stream(
+        called(
             calling(part(FIVE[:6], "add", index=0, id="c1")),
             calling(part(FIVE[6:], index=0)),
             calling(part(FIVE, "add", index=0, id="c1")),
-            CALLS,
         ),
         calls(ADD_FIVE),
     ),
@@ -75,7 +72,7 @@ FORM_QUIRKS = (
     Quirk(
         "arguments-null",
         "null for a tool without parameters.",
-        stream(calling({"index": 0, "id": "c1", "function": {"name": "now", "arguments": None}}), CALLS),
+        called(calling({"index": 0, "id": "c1", "function": {"name": "now", "arguments": None}})),
         calls(("now", {})),
     ),
     Quirk(
@@ -156,19 +153,13 @@ UNUSABLE_QUIRKS = (
     Quirk(
         "arguments-object-duplicate-key",
         "The same, in arguments that come as an object.",
-        stream(
+        called(
             b'{"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c1", "function": '
-            b'{"name": "add", "arguments": {"a": 2, "b": 3, "a": 9}}}]}, "finish_reason": null}]}',
-            CALLS,
+            b'{"name": "add", "arguments": {"a": 2, "b": 3, "a": 9}}}]}, "finish_reason": null}]}'
         ),
         calls(("add", None)),
     ),
-    Quirk(
-        "arguments-list",
-        "A list instead of an object.",
-        _one_call("add", "[2, 3]"),
-        calls(("add", None)),
-    ),
+    Quirk("arguments-list", "A list instead of an object.", _one_call("add", "[2, 3]"), calls(("add", None))),
     Quirk(
         "arguments-broken",
         "No JSON; repairing it would be guessing.",
@@ -178,21 +169,16 @@ UNUSABLE_QUIRKS = (
     Quirk(
         "arguments-broken-beside-good",
         "One call is broken: the other one is still good, and stays itself.",
-        stream(
+        called(
             calling(part('{"a": 2,, "b"}', "add", index=0, id="c1")),
             calling(part(NINE, "add", index=1, id="c2")),
-            CALLS,
         ),
         calls(("add", None), ADD_NINE),
     ),
     Quirk(
         "length-in-arguments",
         "The token limit cut the arguments: the call must not run with what is there.",
-        stream(
-            say("I add."),
-            calling(part(FIVE[:8], "add", index=0, id="c1")),
-            calling(finish="length"),
-        ),
+        stream(say("I add."), calling(part(FIVE[:8], "add", index=0, id="c1")), calling(finish="length")),
         Expected("I add.", calls=(("add", None),), finish_reason="length"),
     ),
 )

@@ -12,6 +12,7 @@ from pure_agent_loop.testing.quirks.writing import (
     STOP,
     TOKENS,
     USAGE,
+    called,
     calling,
     calls,
     choose,
@@ -44,134 +45,112 @@ INDEX_QUIRKS = (
     Quirk(
         "same-index-whole-calls",
         "Every call has index 0 (Ollama): joined by index, they become one call with broken arguments.",
-        stream(
-            calling(part(FIVE, "add", index=0, id="c1")),
-            calling(part(NINE, "add", index=0, id="c2")),
-            CALLS,
-        ),
+        called(calling(part(FIVE, "add", index=0, id="c1")), calling(part(NINE, "add", index=0, id="c2"))),
         _TWO,
     ),
     Quirk(
         "same-index-in-fragments",
         "Every call has index 0, and each comes in several fragments.",
-        stream(
+        called(
             _BEGIN,
             calling(part(FIVE[:6], index=0)),
             _END,
             calling(part("", "add", index=0, id="c2")),
             calling(part(NINE[:6], index=0)),
             calling(part(NINE[6:], index=0)),
-            CALLS,
         ),
         _TWO,
     ),
     Quirk(
         "same-index-in-one-delta",
         "Several calls with index 0 beside each other in one delta.",
-        stream(
-            calling(part(FIVE, "add", index=0, id="c1"), part(NINE, "add", index=0, id="c2")),
-            CALLS,
-        ),
+        called(calling(part(FIVE, "add", index=0, id="c1"), part(NINE, "add", index=0, id="c2"))),
         _TWO,
     ),
     Quirk(
         "no-index",
         "No index at all, whole calls in one delta (Gemini's compatible endpoint).",
-        stream(calling(part(FIVE, "add", id="c1"), part(NINE, "add", id="c2")), CALLS),
+        called(calling(part(FIVE, "add", id="c1"), part(NINE, "add", id="c2"))),
         _TWO,
     ),
     Quirk(
         "no-index-in-fragments",
         "No index, and the later fragments have no id either.",
-        stream(
+        called(
             calling(part("", "add", id="c1")),
             calling(part(FIVE[:6])),
             calling(part(FIVE[6:])),
             calling(part(NINE[:6], "add", id="c2")),
             calling(part(NINE[6:])),
-            CALLS,
         ),
         _TWO,
     ),
     Quirk(
         "null-index",
         "`index` is there, but null.",
-        stream(calling(part(FIVE, "add", index=None, id="c1")), CALLS),
+        called(calling(part(FIVE, "add", index=None, id="c1"))),
         _ONE,
     ),
     Quirk(
         "text-index",
         "`index` is a text.",
-        stream(calling(part(FIVE[:6], "add", index="0", id="c1")), calling(part(FIVE[6:], index="0")), CALLS),
+        called(calling(part(FIVE[:6], "add", index="0", id="c1")), calling(part(FIVE[6:], index="0"))),
         _ONE,
     ),
     Quirk(
         "first-index-one",
         "The first index is 1, because the text before it was block 0 (proxies for Anthropic).",
-        stream(
-            say("I add."),
-            calling(part("", "add", index=1, id="c1")),
-            calling(part(FIVE, index=1)),
-            CALLS,
-        ),
+        called(say("I add."), calling(part("", "add", index=1, id="c1")), calling(part(FIVE, index=1))),
         calls(ADD_FIVE, said="I add."),
     ),
     Quirk(
         "index-gap",
         "Indexes 0 and 7: lists filled by position get holes.",
-        stream(
-            calling(part(FIVE, "add", index=0, id="c1")),
-            calling(part(NINE, "add", index=7, id="c2")),
-            CALLS,
-        ),
+        called(calling(part(FIVE, "add", index=0, id="c1")), calling(part(NINE, "add", index=7, id="c2"))),
         _TWO,
     ),
     Quirk(
         "interleaved-calls",
         "The fragments of two calls alternate.",
-        stream(
+        called(
             calling(part("", "add", index=0, id="c1"), part("", "add", index=1, id="c2")),
             calling(part(FIVE[:6], index=0)),
             calling(part(NINE[:6], index=1)),
             calling(part(FIVE[6:], index=0)),
             calling(part(NINE[6:], index=1)),
-            CALLS,
         ),
         _TWO,
     ),
     Quirk(
         "same-index-no-id",
         "Every call has index 0, none has an id, and each comes in fragments.",
-        stream(
+        called(
             calling(part(FIVE[:6], "add", index=0)),
             calling(part(FIVE[6:], index=0)),
             calling(part(NINE[:6], "add", index=0)),
             calling(part(NINE[6:], index=0)),
-            CALLS,
         ),
         _TWO,
     ),
     Quirk(
         "interleaved-by-id",
         "The fragments of two calls alternate without an index; only the id tells them apart.",
-        stream(
+        called(
             calling(part("", "add", id="c1"), part("", "add", id="c2")),
             calling(part(FIVE[:6], id="c1")),
             calling(part(NINE[:6], id="c2")),
             calling(part(FIVE[6:], id="c1")),
             calling(part(NINE[6:], id="c2")),
-            CALLS,
         ),
         _TWO,
     ),
     Quirk(
         "index-counts-fragments",
         "The index counts fragments, not calls: by index, one call becomes three.",
-        stream(
+        called(
             calling(part("", "add", index=0, id="c1")),
             calling(part(FIVE[:6], index=1, id="c1")),
             calling(part(FIVE[6:], index=2, id="c1")),
-            CALLS,
         ),
         _ONE,
     ),
@@ -181,82 +160,55 @@ ID_QUIRKS = (
     Quirk(
         "no-id",
         "Calls without an id (older llama.cpp): a result could not be told to belong to its call.",
-        stream(calling(part(FIVE, "add", index=0)), calling(part(NINE, "add", index=1)), CALLS),
+        called(calling(part(FIVE, "add", index=0)), calling(part(NINE, "add", index=1))),
         _TWO,
     ),
     Quirk(
         "empty-id",
         "The id is an empty text.",
-        stream(calling(part(FIVE, "add", index=0, id="")), calling(part(NINE, "add", index=1, id="")), CALLS),
+        called(calling(part(FIVE, "add", index=0, id="")), calling(part(NINE, "add", index=1, id=""))),
         _TWO,
     ),
-    Quirk(
-        "null-id",
-        "The id is null.",
-        stream(calling(part(FIVE, "add", index=0, id=None)), CALLS),
-        _ONE,
-    ),
+    Quirk("null-id", "The id is null.", called(calling(part(FIVE, "add", index=0, id=None))), _ONE),
     Quirk(
         "id-on-every-fragment",
         "The id is repeated on every fragment.",
-        stream(
-            _BEGIN,
-            calling(part(FIVE[:6], index=0, id="c1")),
-            calling(part(FIVE[6:], index=0, id="c1")),
-            CALLS,
-        ),
+        called(_BEGIN, calling(part(FIVE[:6], index=0, id="c1")), calling(part(FIVE[6:], index=0, id="c1"))),
         _ONE,
     ),
     Quirk(
         "id-empty-later",
         "Later fragments carry an empty id (Qwen), which must not replace the real one.",
-        stream(
-            _BEGIN, calling(part(FIVE[:6], index=0, id="")), calling(part(FIVE[6:], index=0, id="")), CALLS
-        ),
+        called(_BEGIN, calling(part(FIVE[:6], index=0, id="")), calling(part(FIVE[6:], index=0, id=""))),
         _ONE,
     ),
     Quirk(
         "id-changes",
         "Each fragment has a new random id (vLLM at times): by id, one call becomes three.",
-        stream(
-            _BEGIN,
-            calling(part(FIVE[:6], index=0, id="c2")),
-            calling(part(FIVE[6:], index=0, id="c3")),
-            CALLS,
-        ),
+        called(_BEGIN, calling(part(FIVE[:6], index=0, id="c2")), calling(part(FIVE[6:], index=0, id="c3"))),
         _ONE,
     ),
     Quirk(
         "id-changes-with-name",
         "Each fragment has a new id and the name again.",
-        stream(
+        called(
             _BEGIN,
             calling(part(FIVE[:6], "add", index=0, id="c2")),
             calling(part(FIVE[6:], "add", index=0, id="c3")),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "same-id-twice",
         "Two calls share one id; sent back like that, strict servers refuse the history.",
-        stream(
-            calling(part(FIVE, "add", index=0, id="c1")), calling(part(NINE, "add", index=1, id="c1")), CALLS
-        ),
+        called(calling(part(FIVE, "add", index=0, id="c1")), calling(part(NINE, "add", index=1, id="c1"))),
         _TWO,
     ),
-    Quirk(
-        "number-id",
-        "The id is a number.",
-        stream(calling(part(FIVE, "add", index=0, id=17)), CALLS),
-        _ONE,
-    ),
+    Quirk("number-id", "The id is a number.", called(calling(part(FIVE, "add", index=0, id=17))), _ONE),
     Quirk(
         "same-call-twice",
         "The same tool with the same arguments, twice, on purpose: two ids, two calls.",
-        stream(
-            calling(part(FIVE, "add", index=0, id="c1")), calling(part(FIVE, "add", index=1, id="c2")), CALLS
-        ),
+        called(calling(part(FIVE, "add", index=0, id="c1")), calling(part(FIVE, "add", index=1, id="c2"))),
         calls(ADD_FIVE, ADD_FIVE),
     ),
 )
@@ -265,64 +217,59 @@ NAME_QUIRKS = (
     Quirk(
         "name-on-every-fragment",
         "The name is repeated on every fragment: joined, it becomes `addaddadd`.",
-        stream(
+        called(
             calling(part("", "add", index=0, id="c1")),
             calling(part(FIVE[:6], "add", index=0, id="c1")),
             calling(part(FIVE[6:], "add", index=0, id="c1")),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "name-grows",
         "Each fragment holds the name so far.",
-        stream(
+        called(
             calling(part(None, "a", index=0, id="c1")),
             calling(part(None, "ad", index=0)),
             calling(part("", "add", index=0)),
             calling(part(FIVE, index=0)),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "name-in-pieces",
         "The name comes in pieces.",
-        stream(
+        called(
             calling(part(None, "ad", index=0, id="c1")),
             calling(part(None, "d", index=0)),
             calling(part(FIVE, index=0)),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "name-null-later",
         "Later fragments have the name as null or empty, and arguments as null.",
-        stream(
+        called(
             _BEGIN,
             calling({"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": FIVE}}),
             calling({"index": 0, "function": {"name": "", "arguments": None}}),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "empty-fragment",
         "Fragments without anything in them, before the call and behind it.",
-        stream(
+        called(
             calling({"index": 0}),
             calling(part(FIVE, "add", index=0, id="c1")),
             calling({"index": 0, "function": {}}),
             calling({"index": 0, "function": None}),
-            CALLS,
         ),
         _ONE,
     ),
     Quirk(
         "no-type",
         "`type` is missing.",
-        stream(calling({"index": 0, "id": "c1", "function": {"name": "add", "arguments": FIVE}}), CALLS),
+        called(calling({"index": 0, "id": "c1", "function": {"name": "add", "arguments": FIVE}})),
         _ONE,
     ),
 )

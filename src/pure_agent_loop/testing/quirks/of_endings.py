@@ -20,6 +20,7 @@ from pure_agent_loop.testing.quirks.writing import (
     event,
     part,
     say,
+    stopped,
     stream,
     text,
     whole,
@@ -36,7 +37,7 @@ FINISH_QUIRKS = (
     Quirk(
         "stop-with-calls",
         'The finish reason is "stop" although there are calls.',
-        stream(_CALL, STOP),
+        stopped(_CALL),
         calls(ADD_FIVE),
     ),
     Quirk(
@@ -55,33 +56,23 @@ FINISH_QUIRKS = (
     Quirk(
         "finish-empty-each-time",
         "The finish reason is an empty text in every chunk but the last.",
-        stream(say("It is ", ""), say("5.", ""), STOP),
+        stopped(say("It is ", ""), say("5.", "")),
         _FIVE,
     ),
     Quirk(
         "finish-null-text",
         'The finish reason is the text "null" in every chunk but the last.',
-        stream(say("It is ", "null"), say("5.", "null"), STOP),
+        stopped(say("It is ", "null"), say("5.", "null")),
         _FIVE,
     ),
-    Quirk(
-        "finish-twice",
-        "Two finish reasons: calls, then an end.",
-        stream(_CALL, CALLS, STOP),
-        calls(ADD_FIVE),
-    ),
+    Quirk("finish-twice", "Two finish reasons: calls, then an end.", stopped(_CALL, CALLS), calls(ADD_FIVE)),
     Quirk(
         "finish-missing-with-done",
         "No finish reason, but [DONE]: the server says that it is through.",
         stream(_SAID),
         _FIVE,
     ),
-    Quirk(
-        "finish-missing-with-done-calls",
-        "Likewise with a whole call.",
-        stream(_CALL),
-        calls(ADD_FIVE),
-    ),
+    Quirk("finish-missing-with-done-calls", "Likewise with a whole call.", stream(_CALL), calls(ADD_FIVE)),
     Quirk(
         "finish-missing-without-done",
         "Text, then a clean end of the connection: nobody said that this was all.",
@@ -131,13 +122,13 @@ FINISH_QUIRKS = (
     Quirk(
         "text-after-done",
         "Something follows [DONE]: it belongs to no answer.",
-        stream(_SAID, STOP) + stream(say(" Or 6?"), STOP),
+        stopped(_SAID) + stopped(say(" Or 6?")),
         _FIVE,
     ),
 )
 
 USAGE_QUIRKS = (
-    Quirk("usage-never", "No usage at all: unknown is not zero.", stream(_SAID, STOP), _FIVE),
+    Quirk("usage-never", "No usage at all: unknown is not zero.", stopped(_SAID), _FIVE),
     Quirk(
         "usage-with-the-end",
         "Usage in the chunk with the finish reason.",
@@ -266,7 +257,7 @@ ERROR_QUIRKS = (
     Quirk(
         "broken-chunk",
         "A chunk that is no JSON: a part of the answer is lost, so the rest is not the answer.",
-        stream(_HALF, b'{"choices": [{"index": 0, "delta": {"content": " not', say(" 5."), STOP),
+        stopped(_HALF, b'{"choices": [{"index": 0, "delta": {"content": " not', say(" 5.")),
         _EARLY,
     ),
     Quirk(

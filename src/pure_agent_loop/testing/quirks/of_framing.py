@@ -12,13 +12,14 @@ from pure_agent_loop.testing.quirks.writing import (
     USAGE,
     event,
     say,
+    stopped,
     stream,
     text,
     whole,
 )
 
 _FIVE = text("It is 5.")
-_PLAIN = stream(say("It is "), say("5."), STOP)
+_PLAIN = stopped(say("It is "), say("5."))
 _FOLDED = (
     b"\n".join(b"data: " + line.encode() for line in json.dumps(say("5."), indent=1).splitlines()) + b"\n\n"
 )
@@ -37,16 +38,13 @@ FRAMING_QUIRKS = (
     Quirk(
         "comments",
         "Comments and keep-alives between the events (OpenRouter).",
-        b": OPENROUTER PROCESSING\n\n"
-        + event(say("It is "))
-        + b":\n\n: keep-alive\n"
-        + stream(say("5."), STOP),
+        b": OPENROUTER PROCESSING\n\n" + event(say("It is ")) + b":\n\n: keep-alive\n" + stopped(say("5.")),
         _FIVE,
     ),
     Quirk(
         "empty-events",
         "Blank lines, and events whose data is empty.",
-        b"\n\n\n" + event(say("It is ")) + b"data:\n\ndata: \n\n\n" + stream(say("5."), STOP),
+        b"\n\n\n" + event(say("It is ")) + b"data:\n\ndata: \n\n\n" + stopped(say("5.")),
         _FIVE,
     ),
     Quirk("no-space", "No space behind `data:`.", _PLAIN.replace(b"data: ", b"data:"), _FIVE),
@@ -119,13 +117,13 @@ FRAMING_QUIRKS = (
     Quirk(
         "very-long-line",
         "One event of 300 KB: readers with a limit for lines give up.",
-        stream(say(_LONG), STOP),
+        stopped(say(_LONG)),
         text(_LONG),
     ),
     Quirk(
         "thousand-deltas",
         "1,000 deltas of one character.",
-        stream(*({"choices": [{"delta": {"content": character}}]} for character in _TINY), STOP),
+        stopped(*({"choices": [{"delta": {"content": character}}]} for character in _TINY)),
         text(_TINY),
     ),
 )

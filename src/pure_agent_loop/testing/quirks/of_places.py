@@ -8,18 +8,18 @@ from pure_agent_loop.testing.quirks.model import Quirk
 from pure_agent_loop.testing.quirks.writing import (
     ADD_FIVE,
     ADD_NINE,
-    CALLS,
     FIVE,
     NINE,
     ROLE,
-    STOP,
     TOKENS,
     USAGE,
+    called,
     calling,
     calls,
     choose,
     part,
     say,
+    stopped,
     stream,
     text,
     whole,
@@ -32,7 +32,7 @@ PLACE_QUIRKS = (
     Quirk(
         "empty-text-before-calls",
         "Empty and white text before the calls: it is no answer.",
-        stream(say("", role="assistant"), say("\n\n"), calling(part(FIVE, "add", index=0, id="c1")), CALLS),
+        called(say("", role="assistant"), say("\n\n"), calling(part(FIVE, "add", index=0, id="c1"))),
         _ONE,
     ),
     Quirk(
@@ -48,13 +48,13 @@ PLACE_QUIRKS = (
     Quirk(
         "text-before-calls",
         "The model says what it will do, then does it.",
-        stream(say("I will "), say("add."), _BEGIN, calling(part(FIVE, index=0)), CALLS),
+        called(say("I will "), say("add."), _BEGIN, calling(part(FIVE, index=0))),
         calls(ADD_FIVE, said="I will add."),
     ),
     Quirk(
         "text-after-calls",
         "Text goes on behind the call.",
-        stream(_BEGIN, calling(part(FIVE, index=0)), say("One moment."), CALLS),
+        called(_BEGIN, calling(part(FIVE, index=0)), say("One moment.")),
         calls(ADD_FIVE, said="One moment."),
     ),
     Quirk(
@@ -66,13 +66,13 @@ PLACE_QUIRKS = (
     Quirk(
         "calls-as-object",
         "`tool_calls` is one object instead of a list.",
-        stream(choose(delta={"tool_calls": part(FIVE, "add", index=0, id="c1")}), CALLS),
+        called(choose(delta={"tool_calls": part(FIVE, "add", index=0, id="c1")})),
         _ONE,
     ),
     Quirk(
         "calls-null",
         "`tool_calls` is null in every chunk of a text answer.",
-        stream(say("It is ", tool_calls=None), say("5.", tool_calls=None), STOP),
+        stopped(say("It is ", tool_calls=None), say("5.", tool_calls=None)),
         text("It is 5."),
     ),
     Quirk(
@@ -84,7 +84,7 @@ PLACE_QUIRKS = (
     Quirk(
         "call-without-function",
         "Name and arguments stand beside the id, without `function` around them.",
-        stream(calling({"index": 0, "id": "c1", "name": "add", "arguments": FIVE}), CALLS),
+        called(calling({"index": 0, "id": "c1", "name": "add", "arguments": FIVE})),
         _ONE,
     ),
     Quirk(

@@ -18,6 +18,7 @@ from pure_agent_loop.testing.quirks.writing import (
     choose,
     part,
     say,
+    stopped,
     stream,
     text,
     think,
@@ -68,12 +69,11 @@ TEXT_QUIRKS = (
     Quirk(
         "role-only",
         "Chunks with nothing but the role, also in the middle.",
-        stream(
+        stopped(
             choose(delta={"role": "assistant"}),
             say("It is "),
             choose(delta={"role": "assistant"}),
             say("5.", role="assistant"),
-            STOP,
         ),
         _FIVE,
     ),
@@ -92,7 +92,7 @@ TEXT_QUIRKS = (
     Quirk(
         "delta-empty-chunks",
         "Empty deltas, empty choices and empty objects between the pieces (Azure begins like that).",
-        stream(
+        stopped(
             {**HEAD, "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
             say("It is "),
             choose(delta={}),
@@ -100,7 +100,6 @@ TEXT_QUIRKS = (
             {},
             {**HEAD, "choices": None},
             say("5."),
-            STOP,
         ),
         _FIVE,
     ),
@@ -139,18 +138,17 @@ TEXT_QUIRKS = (
     Quirk(
         "several-choices-reversed",
         "Two choices in one chunk, the second one first: the index counts, not the position.",
-        stream({**HEAD, "choices": _TWO_CHOICES["choices"][::-1]}, say("5."), STOP),
+        stopped({**HEAD, "choices": _TWO_CHOICES["choices"][::-1]}, say("5.")),
         _FIVE,
     ),
     Quirk(
         "several-choices-apart",
         "Two choices in chunks of their own, as `n=2` is really streamed: they must not be mixed.",
-        stream(
+        stopped(
             say("It is "),
             {**HEAD, "choices": [{"index": 1, "delta": {"content": "That makes "}, "finish_reason": None}]},
             {**HEAD, "choices": [{"index": 1, "delta": {"content": "five."}, "finish_reason": "length"}]},
             say("5."),
-            STOP,
         ),
         _FIVE,
     ),
@@ -165,37 +163,37 @@ TEXT_QUIRKS = (
     Quirk(
         "lone-surrogate",
         "Half a character in the text, which any model can write: it is replaced.",
-        stream(say("a\ud800b"), STOP),
+        stopped(say("a\ud800b")),
         text("a\ufffdb"),
     ),
     Quirk(
         "pair-cut",
         "A character of two surrogates, cut between two deltas.",
-        stream(say("Hi \ud83d"), say("\ude00!"), STOP),
+        stopped(say("Hi \ud83d"), say("\ude00!")),
         text("Hi \U0001f600!"),
     ),
     Quirk(
         "text-like-protocol",
         "The answer talks about the protocol: `[DONE]`, `data:`, an error object, blank lines.",
-        stream(say('data: [DONE]\n\ndata: {"error": {"message": "x"}}\n\n: hm'), STOP),
+        stopped(say('data: [DONE]\n\ndata: {"error": {"message": "x"}}\n\n: hm')),
         text('data: [DONE]\n\ndata: {"error": {"message": "x"}}\n\n: hm'),
     ),
     Quirk(
         "unicode-line-ends",
         "U+2028 and U+0085 unescaped in the JSON: they end no line here, whatever `splitlines` says.",
-        stream(json.dumps(say("one\u2028two\u0085three"), ensure_ascii=False).encode(), STOP),
+        stopped(json.dumps(say("one\u2028two\u0085three"), ensure_ascii=False).encode()),
         text("one\u2028two\u0085three"),
     ),
     Quirk(
         "wide-characters",
         "Characters of three and four bytes, unescaped; networks cut them anywhere.",
-        stream(json.dumps(say("答案是 5 \U0001f600"), ensure_ascii=False).encode(), STOP),
+        stopped(json.dumps(say("答案是 5 \U0001f600"), ensure_ascii=False).encode()),
         text("答案是 5 \U0001f600"),
     ),
     Quirk(
         "control-characters",
         "A raw tab inside a JSON string, which strict parsers refuse.",
-        stream(json.dumps(say("a|b")).replace("|", "\t").encode(), STOP),
+        stopped(json.dumps(say("a|b")).replace("|", "\t").encode()),
         text("a\tb"),
     ),
 )
@@ -204,43 +202,37 @@ THINKING_QUIRKS = (
     Quirk(
         "reasoning-content",
         "`reasoning_content` beside null content (DeepSeek, vLLM).",
-        stream(
-            say(None, reasoning_content="2 and "), say(None, reasoning_content="3"), say("It is 5."), STOP
-        ),
+        stopped(say(None, reasoning_content="2 and "), say(None, reasoning_content="3"), say("It is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "reasoning",
         "The field is called `reasoning` (OpenRouter, Ollama).",
-        stream(think("2 and ", "reasoning"), think("3", "reasoning"), say("It is 5."), STOP),
+        stopped(think("2 and ", "reasoning"), think("3", "reasoning"), say("It is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "reasoning-in-both",
         "Both fields with the same text: it must not be doubled.",
-        stream(
+        stopped(
             choose(delta={"reasoning": "2 and ", "reasoning_content": "2 and "}),
             choose(delta={"reasoning": "3", "reasoning_content": "3"}),
             say("It is 5."),
-            STOP,
         ),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "reasoning-null-with-text",
         "`reasoning_content` is null or empty in the chunks with text.",
-        stream(
-            think("2 and 3"), say("It is ", reasoning_content=None), say("5.", reasoning_content=""), STOP
-        ),
+        stopped(think("2 and 3"), say("It is ", reasoning_content=None), say("5.", reasoning_content="")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "reasoning-parts",
         "Thinking as a part of the content (Mistral).",
-        stream(
+        stopped(
             say([{"type": "thinking", "thinking": [{"type": "text", "text": "2 and 3"}]}]),
             say([{"type": "text", "text": "It is 5."}]),
-            STOP,
         ),
         text("It is 5.", "2 and 3"),
     ),
@@ -253,19 +245,19 @@ THINKING_QUIRKS = (
     Quirk(
         "think-tags",
         "Thinking between tags in the text.",
-        stream(say("<think>\n2 and 3\n</think>\n\nIt is 5."), STOP),
+        stopped(say("<think>\n2 and 3\n</think>\n\nIt is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "think-tags-cut",
         "The same, one character in each delta: every tag is cut.",
-        stream(*map(say, "<think>2 and 3</think>It is 5."), STOP),
+        stopped(*map(say, "<think>2 and 3</think>It is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "think-without-opening",
         "The opening tag stood in the prompt (R1, Qwen templates), so only the closing one comes.",
-        stream(say("2 and "), say("3\n</th"), say("ink>\n\nIt is 5."), STOP),
+        stopped(say("2 and "), say("3\n</th"), say("ink>\n\nIt is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
@@ -288,13 +280,13 @@ THINKING_QUIRKS = (
     Quirk(
         "think-empty",
         "Tags with nothing between them (Qwen, when thinking is off).",
-        stream(say("<think>\n\n</think>\n\n"), say("It is 5."), STOP),
+        stopped(say("<think>\n\n</think>\n\n"), say("It is 5.")),
         _FIVE,
     ),
     Quirk(
         "think-tag-in-answer",
         "The answer talks about the tag: nothing of it may vanish.",
-        stream(say("Write `<think>` before it and `</think>` behind it."), STOP),
+        stopped(say("Write `<think>` before it and `</think>` behind it.")),
         text("Write `<think>` before it and `</think>` behind it."),
     ),
 )

@@ -32,6 +32,16 @@ def stream(*payloads: Any, done: bool = True) -> bytes:
     return b"".join(map(event, payloads)) + (DONE if done else b"")
 
 
+def called(*payloads: Any) -> bytes:
+    """A stream that ends as one with calls does."""
+    return stream(*payloads, CALLS)
+
+
+def stopped(*payloads: Any) -> bytes:
+    """A stream that ends as one with a text does."""
+    return stream(*payloads, STOP)
+
+
 def choose(finish: Any = None, **fields: Any) -> dict[str, Any]:
     """A chunk whose only choice has these fields."""
     return {**HEAD, "choices": [{"index": 0, "finish_reason": finish, **fields}]}

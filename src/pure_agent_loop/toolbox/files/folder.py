@@ -111,8 +111,6 @@ def unlinked_folder(
     Step by step, as a missing folder can only be made in one that is open.
 
     Args:
-        root: The workspace.
-        opener: How the workspace opens files.
         parts: The names that lead to it.
         make: Make what is missing.
 

@@ -157,11 +157,7 @@ def _parsed(pipe: IO[bytes], max_chars: int) -> Iterator[Line]:
 
 
 def find_ripgrep(root: Path) -> str | None:
-    """Where ripgrep is installed; one that lies in the workspace itself is not trusted.
-
-    Args:
-        root: The workspace.
-    """
+    """Where ripgrep is installed; one that lies in the workspace itself is not trusted."""
     found = find_program("rg")
     if found is None or Path(found).resolve().is_relative_to(root):
         return None

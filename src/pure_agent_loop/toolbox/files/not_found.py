@@ -27,9 +27,7 @@ def why_not_found(text: str, old: str, path: str) -> str:
     """What a model reads when its text is not in the file.
 
     Args:
-        text: The file.
         old: What was looked for, with plain line ends.
-        path: The file's name.
     """
     start = say("not_in_file", path=shown(path))
     lines = [line.rstrip("\r") for line in text.split("\n")]

@@ -32,7 +32,6 @@ class Entry:
     """One thing in a folder.
 
     Args:
-        name: Its name.
         kind: ``file``, ``folder``, ``link`` (not followed) or ``other`` (a pipe, a device, ...).
         size: Bytes, for a file.
     """

@@ -21,9 +21,6 @@ def replace_file(folder: Folder, name: str, data: bytes, before: os.stat_result 
     """Put a file in the place of what has its name, in one moment.
 
     Args:
-        folder: Where.
-        name: Its name.
-        data: What is in it.
         before: The file in whose place it comes, whose permissions and owner it keeps; None for a new one.
 
     Raises:

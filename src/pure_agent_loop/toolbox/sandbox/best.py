@@ -73,7 +73,7 @@ class Landlock:
         }
         return reaper_argv(start, confine)
 
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - the shape of `Sandbox`
         """Nothing has to stand."""
         return nullcontext([])
 

@@ -123,6 +123,6 @@ class Unconfined:
         """See `Sandbox`."""
         return reaper_argv(start) if self.supervised else list(start.command)
 
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - the shape of `Sandbox`
         """Nothing has to stand."""
         return nullcontext([])

@@ -122,7 +122,7 @@ class _Talk(asyncio.SubprocessProtocol):
             self._run.report += data
             self._run.heard()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
         if fd == 1:
             self._run.drained.set()
 
@@ -295,7 +295,7 @@ class _Run:
 
 
 def _parent_of(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - many are read
         return int(file.read().rpartition(b")")[2].split()[1])
 
 

@@ -25,8 +25,8 @@ _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 def main() -> int:
     """Run one command. Returns its exit code, 128 and more for a signal."""
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes time to load
-    import landlock  # type: ignore[import-not-found, unused-ignore]
-    import seccomp  # type: ignore[import-not-found, unused-ignore]
+    import landlock  # type: ignore[import-not-found, unused-ignore]  # beside this file
+    import seccomp  # type: ignore[import-not-found, unused-ignore]  # beside this file
 
     plan: dict[str, Any] = json.loads(sys.argv[1])
     landlock.prctl(_SET_CHILD_SUBREAPER, 1)
@@ -152,7 +152,7 @@ def _is_child(pid: int) -> bool:
 
 def _parent(name: str) -> int:
     try:
-        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - no pathlib here
             state, parent = file.read().rpartition(b")")[2].split()[:2]
     except _GONE:
         return 0
@@ -162,7 +162,7 @@ def _parent(name: str) -> int:
 def _tasks(name: str) -> int:
     """How many threads of a process are alive besides the first, which may have ended alone."""
     try:
-        return len(os.listdir(f"/proc/{name}/task")) - 1  # noqa: PTH208
+        return len(os.listdir(f"/proc/{name}/task")) - 1  # noqa: PTH208 - no pathlib here
     except _GONE:
         return 0
 
@@ -220,12 +220,12 @@ def _running() -> int:
     """How many processes and threads this user has: the kernel's limit counts them all."""
     if os.getuid() == 0:
         return 0
-    return sum(_tasks(name) + 1 for name in os.listdir("/proc") if name.isdigit() and _is_ours(name))  # noqa: PTH208
+    return sum(_tasks(name) + 1 for name in os.listdir("/proc") if name.isdigit() and _is_ours(name))  # noqa: PTH208 - no pathlib here
 
 
 def _is_ours(name: str) -> bool:
     try:
-        return os.stat(f"/proc/{name}").st_uid == os.getuid()  # noqa: PTH116
+        return os.stat(f"/proc/{name}").st_uid == os.getuid()  # noqa: PTH116 - no pathlib here
     except _GONE:
         return False
 

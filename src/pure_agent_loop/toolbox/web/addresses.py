@@ -222,7 +222,6 @@ class AddressRules:
         """The addresses behind a name, if every one of them may be opened.
 
         Args:
-            target: What is asked for.
             found: What its name was resolved to.
 
         Raises:

@@ -80,7 +80,6 @@ def request(
     """Ask for a page at one of the addresses, which were checked.
 
     Args:
-        target: What is asked for.
         addresses: Where; tried in order.
         context: For https.
         limits: How much it may take.
