@@ -476,6 +476,21 @@ class TestCommands:
         assert [each["type"] for each in content] == ["text", "image_url"]
         leave(screen)
 
+    def test_a_history_is_shortened_with_what_to_keep(self, chat):
+        long = "The boat is the Gull. " * 100
+        screen = chat([f"{long}One.", f"{long}Two.", "The Gull.", "The Gull.", "Yes."])
+        for number in ("One.", "Two."):
+            screen.type("tell me" + ENTER)
+            screen.until(number)
+        screen.type("/compact keep {names} of boats" + ENTER)
+        screen.until("is shortened")
+        screen.type("and now?" + ENTER)
+        screen.until("Yes.")
+        leave(screen)
+        *_, summary, last = (each.body["messages"] for each in screen.server.requests)
+        assert "keep this above all: keep {names} of boats" in summary[0]["content"]
+        assert "above all" not in json.dumps(last)
+
 
 class TestUndo:
     def test_undo_shows_first_and_redo(self, chat, source):
