@@ -93,6 +93,15 @@ class TestTalking:
         assert len(screen.lines) == 10
         leave(screen)
 
+    @pytest.mark.parametrize(("columns", "line"), [(30, "/ lists"), (120, "? is help.")])
+    def test_the_first_line_is_as_wide_as_the_terminal(self, chat, columns, line):
+        screen = chat([], columns=columns, rows=10)
+        screen.until("is[ \n]+help")
+        (found,) = (each.strip() for each in screen.lines if "Type a task." in each)
+        assert found.startswith("· Type a task.")
+        assert found.endswith(line)
+        leave(screen)
+
     def test_no_colour(self, chat, pal):
         pal.env["NO_COLOR"] = "1"
         screen = chat(["A **bold** word and `code`."])
