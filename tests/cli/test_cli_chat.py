@@ -500,6 +500,36 @@ class TestCommands:
         assert "keep this above all: keep {names} of boats" in summary[0]["content"]
         assert "above all" not in json.dumps(last)
 
+    @pytest.mark.parametrize(
+        ("desktop", "program", "words"),
+        [
+            ("WAYLAND_DISPLAY", "wl-paste", "--no-newline --type image/png"),
+            ("DISPLAY", "xclip", "-selection clipboard -target image/png -out"),
+            ("", "pngpaste", "-"),
+        ],
+    )
+    @pytest.mark.parametrize("place", ["elsewhere", "workspace"])
+    def test_the_image_of_the_clipboard(self, chat, pal, tmp_path, desktop, program, words, place):
+        folder = pal.workspace / "bin" if place == "workspace" else tmp_path / "bin"
+        folder.mkdir()
+        (tmp_path / "dot.png").write_bytes(DOT)
+        script = f'#!/bin/sh\ntouch {tmp_path}/ran\n[ "$*" = "{words}" ] && exec cat {tmp_path}/dot.png\n'
+        (folder / program).write_text(script)
+        (folder / program).chmod(0o755)
+        pal.env["PATH"] = f"{folder}:/usr/bin:/bin"
+        pal.env.update({"WAYLAND_DISPLAY": "", "DISPLAY": "", **({desktop: "x"} if desktop else {})})
+        screen = chat(["A dot."] if place == "elsewhere" else [])
+        screen.type("\x16")
+        if place == "elsewhere":
+            screen.until(r"\[file 1")
+            screen.type(" what is it?" + ENTER)
+            screen.until("A dot.")
+            assert "image_url" in json.dumps(screen.server.requests[0].body["messages"][-1])
+        else:
+            screen.until("no image")
+            assert not (tmp_path / "ran").exists()
+        leave(screen)
+
 
 class TestUndo:
     def test_undo_shows_first_and_redo(self, chat, source):
