@@ -30,7 +30,7 @@ LAYERS = [
         support.secrets.secret_keys llm.addresses support.child support.numbers
         support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
         prompts.values prompts.english prompts.chinese
-        prompts.frames event_data support.image_headers
+        prompts.frames event_data support.images
         """,
     ),
     (

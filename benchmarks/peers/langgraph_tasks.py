@@ -1,17 +1,19 @@
 """The ten tasks of `docs/coming-from/langgraph.md` as they are done there, with langchain."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode, ToolRuntime, create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
@@ -44,11 +46,9 @@ def ask(words):
 
 
 def task_1_tool():
-    from langgraph.prebuilt import create_react_agent
-
-    script = (call("convert", amount=20, currency="marks"), "10 euros")
-    assert callable(create_react_agent)
-    assert create_agent(model(*script), [convert]).invoke(ask("?"))["messages"][-1].content == "10 euros"
+    for make in (create_agent, create_react_agent):
+        agent = make(model(call("convert", amount=20, currency="marks"), "10 euros"), [convert])
+        assert agent.invoke(ask("?"))["messages"][-1].content == "10 euros"
 
 
 def task_2_output():
@@ -57,8 +57,13 @@ def task_2_output():
 
         stars: int
 
-    agent = create_agent(model(call("Rating", stars=4)), [convert], response_format=ToolStrategy(Rating))
-    assert agent.invoke(ask("?"))["structured_response"] == Rating(stars=4)
+    for form in (Rating, ToolStrategy(Rating)):
+        agent = create_agent(model(call("Rating", stars=4)), [convert], response_format=form)
+        assert agent.invoke(ask("?"))["structured_response"] == Rating(stars=4)
+    older = create_react_agent(
+        model("Four stars.", call("Rating", stars=4)), [convert], response_format=Rating
+    )
+    assert older.invoke(ask("?"))["structured_response"] == Rating(stars=4)  # by a second request
 
 
 def task_3_context():
@@ -72,6 +77,12 @@ def task_3_context():
     graph = StateGraph(MessagesState, context_schema=Who).add_node("greet", greet).add_edge(START, "greet")
     assert graph.compile().invoke(ask("?"), context=Who("Ann"))["messages"][-1].content == "Hello, Ann"
 
+    def greet_too(state: MessagesState, config: RunnableConfig):
+        return {"messages": [AIMessage(f"Hello, {config['configurable']['name']}")]}
+
+    graph = StateGraph(MessagesState).add_node("greet", greet_too).add_edge(START, "greet").compile()
+    assert graph.invoke(ask("?"), {"configurable": {"name": "Bo"}})["messages"][-1].content == "Hello, Bo"
+
 
 def task_4_stream():
     @tool
@@ -82,12 +93,12 @@ def task_4_stream():
 
     agent = create_agent(model(call("scan", folder="Oslo"), "3"), [scan])
     assert list(agent.stream(ask("?"), stream_mode="custom")) == ["in Oslo"]
-    again = create_agent(model("hello you"), [])
-    assert list(again.stream(ask("?"), stream_mode="messages"))
+    for mode in ("messages", "updates"):
+        assert list(create_agent(model("hello you"), []).stream(ask("?"), stream_mode=mode))
 
 
 def task_5_limits():
-    agent = create_agent(model(*[call("convert", amount=1, currency="x")] * 9), [convert])
+    agent = create_agent(model(*(call("convert", amount=1, currency="x") for _ in range(9))), [convert])
     try:
         agent.invoke(ask("?"), {"recursion_limit": 4})
     except GraphRecursionError:
@@ -101,19 +112,36 @@ def task_6_threads():
     agent.invoke(ask("I am Ada."), config)
     assert len(agent.invoke(ask("Who am I?"), config)["messages"]) == 4
     assert len(list(agent.get_state_history(config))) > 2
+    tries = []
+
+    def fails_once(state: MessagesState):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("busy")
+        return {"messages": [AIMessage("done")]}
+
+    graph = StateGraph(MessagesState).add_node("first", lambda state: {"messages": [AIMessage("begun")]})
+    graph.add_node("second", fails_once).add_edge(START, "first").add_edge("first", "second")
+    saved = graph.compile(checkpointer=InMemorySaver())
+    with suppress(ConnectionError):
+        saved.invoke(ask("?"), config)
+    assert [each.content for each in saved.invoke(None, config)["messages"]] == ["?", "begun", "done"]
+    assert len(tries) == 2
 
 
 def task_7_handoffs():
-    def desk(state: MessagesState):
-        return Command(goto="hotels")
+    @tool
+    def transfer_to_hotels(runtime: ToolRuntime) -> Command:
+        """Hand over."""
+        done = ToolMessage("handed over", tool_call_id=runtime.tool_call_id)
+        messages = [*runtime.state["messages"], done]
+        return Command(goto="hotels", graph=Command.PARENT, update={"messages": messages})
 
-    def hotels(state: MessagesState):
-        return {"messages": [AIMessage("Room 12 is yours.")]}
-
-    graph = StateGraph(MessagesState).add_node("desk", desk, destinations=("hotels",)).add_node(hotels)
-    found = graph.add_edge(START, "desk").compile().invoke(ask("?"))
+    flights = create_agent(model(call("transfer_to_hotels")), [transfer_to_hotels])
+    hotels = create_agent(model("Room 12 is yours."), [])
+    graph = StateGraph(MessagesState).add_node("flights", flights, destinations=("hotels",))
+    found = graph.add_node("hotels", hotels).add_edge(START, "flights").compile().invoke(ask("?"))
     assert found["messages"][-1].content == "Room 12 is yours."
-    assert Command(goto="x", graph=Command.PARENT)
 
 
 def task_8_interrupts():
@@ -148,7 +176,24 @@ def task_10_retries():
     policy = RetryPolicy(initial_interval=0.01)
     graph = StateGraph(MessagesState).add_node("price", price, retry_policy=policy).add_edge(START, "price")
     assert graph.compile().invoke(ask("?"))["messages"][-1].content == "2 euros"
-    assert ToolNode([convert], handle_tool_errors=True)
+
+    @tool
+    def breaks() -> str:
+        """Break."""
+        raise ValueError("it is closed")
+
+    def errors_of(tools):
+        agent = create_agent(model(call("breaks"), "So be it."), tools)
+        return [each.content for each in agent.invoke(ask("?"))["messages"] if each.type == "tool"]
+
+    try:
+        errors_of([breaks])
+        raise AssertionError("an error of a tool was told to the model")
+    except ValueError:
+        pass
+    node = StateGraph(MessagesState).add_node("tools", ToolNode([breaks], handle_tool_errors=True))
+    told = node.add_edge(START, "tools").compile().invoke({"messages": [call("breaks")]})
+    assert "it is closed" in told["messages"][-1].content
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """The ten tasks of `docs/coming-from/smolagents.md` as they are done there."""
 
-import inspect
-
+from PIL import Image
 from run_tasks import run_tasks
-from smolagents import ChatMessage, CodeAgent, MessageRole, Model, ToolCallingAgent, tool
+from smolagents import AgentError, ChatMessage, CodeAgent, MessageRole, Model, ToolCallingAgent, tool
 from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
 
 
@@ -95,7 +94,17 @@ def task_7_managed():
 
 
 def task_8_interrupt():
-    assert callable(ToolCallingAgent.interrupt)
+    def stop(step, agent=None):
+        agent.interrupt()
+
+    agent = agent_of(
+        *[call("travel_time", start="a", end="b")] * 3, tools=[travel_time], step_callbacks=[stop]
+    )
+    try:
+        agent.run("?")
+        raise AssertionError("it went on")
+    except AgentError:
+        assert len(agent.model.seen) == 1
 
 
 def task_9_tests():
@@ -103,8 +112,19 @@ def task_9_tests():
 
 
 def task_10_images():
-    assert "images" in inspect.signature(ToolCallingAgent.run).parameters
-    assert "planning_interval" in inspect.signature(type(agent_of()).__mro__[1]).parameters
+    picture = Image.new("RGB", (2, 1), "red")
+    agent = agent_of(call("final_answer", answer="red"))
+    assert agent.run("What is in it?", images=[picture]) == "red"
+    seen = [part for message in agent.model.seen[0] for part in message.content if part["type"] == "image"]
+    assert [part["image"] for part in seen] == [picture]
+    assert [type(step).__name__ for step in agent.memory.steps] == ["TaskStep", "ActionStep"]
+
+
+def task_11_planning():
+    plan = ChatMessage(role=MessageRole.ASSISTANT, content="first look, then answer")
+    agent = agent_of(plan, call("final_answer", answer="ok"), planning_interval=1)
+    assert agent.run("?") == "ok"
+    assert "PlanningStep" in [type(step).__name__ for step in agent.memory.steps]
 
 
 if __name__ == "__main__":

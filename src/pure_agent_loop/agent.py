@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
@@ -20,7 +20,7 @@ from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, T
 from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client, model_of
+from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
@@ -61,8 +61,8 @@ from pure_agent_loop.runs.settings import (
     lead_of,
 )
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
-from pure_agent_loop.runs.variants import Variants
-from pure_agent_loop.runs.ways import OutputType
+from pure_agent_loop.runs.variants import AgentMode, Variants
+from pure_agent_loop.runs.ways import OutputType, T
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from pure_agent_loop.explain import Explanation
+    from pure_agent_loop.runs.variants import AgentOptions
     from pure_agent_loop.sessions.store import SessionStore
 
-__all__ = ["Agent", "AgentResult"]
+__all__ = ["Agent", "AgentMode", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
-AgentMode = Literal["react", "single"]
 TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
 
 
@@ -236,7 +236,13 @@ class Agent(Variants[Deps, Out]):
         self._sessions = sessions
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
-        connect = partial(_connected, api_key, base_url, thinking_level, profile) if llm is None else None
+        connect = (
+            partial(
+                client_for, api_key=api_key, base_url=base_url, thinking_level=thinking_level, profile=profile
+            )
+            if llm is None
+            else None
+        )
         if llm is None:
             llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
         else:
@@ -284,25 +290,21 @@ class Agent(Variants[Deps, Out]):
         self._kit = replace(kit, output=self._makings.output())
         check_output(self._kit)
 
-    async def aclose(self) -> None:
-        """Give back the connections of the running event loop, and the embedded model if one was started.
+    @overload
+    def clone(self, *, output_type: OutputType[T], **changes: Unpack[AgentOptions]) -> Agent[Deps, T]: ...
+    @overload
+    def clone(self, **changes: Unpack[AgentOptions]) -> Self: ...
+    def clone(self, **changes: Any) -> Any:
+        """An agent of the same arguments with some changes, and the same output checks.
 
-        Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
+        Args:
+            changes: Arguments of `Agent`. With ``llm`` those that name a model are left out, and the other
+                way round; with ``output_type`` the checks are.
+
+        Raises:
+            ConfigError: An argument cannot work.
         """
-        await close_client(self.llm)
-        await self._makings.aclose()
-
-    def __repr__(self) -> str:
-        """Without addresses and keys."""
-        name = f"{self._kit.name!r}, " if self._kit.name else ""
-        model = model_of(self.llm) or type(self.llm).__name__
-        return f"<{type(self).__name__} {name}model={model!r}, tools={[each.name for each in self.tools]}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        return self._cloned(changes)
 
     def explain(
         self,
@@ -336,7 +338,7 @@ class Agent(Variants[Deps, Out]):
         kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         return explain(*begin_run(kit, given))
 
-    def conversation(self) -> Conversation[Out]:
+    def conversation(self) -> Conversation[Out, Deps]:
         """A conversation with this agent, which keeps the history for you."""
         return Conversation(self.prepare)
 
@@ -412,9 +414,3 @@ class Agent(Variants[Deps, Out]):
 
 
 _ARGUMENTS = frozenset(inspect.signature(Agent).parameters) - {"llm_kwargs"}
-
-
-def _connected(
-    api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None, model: str
-) -> ChatModel:
-    return client_for(model, api_key, base_url, thinking_level, profile)[0]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult, Out_co
 from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import UNSET
+from pure_agent_loop.runs.ways import OutputType, T
 from pure_agent_loop.support.text import counted
+from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,13 +23,19 @@ class Prepare(Protocol[Out_co]):
     """Makes a run; `Agent.prepare` is one."""
 
     def __call__(
-        self, task: str, messages: list[Message] | None = None, **options: Unpack[SendOptions]
+        self,
+        task: str,
+        messages: list[Message] | None = None,
+        *,
+        output_type: Any = ...,
+        deps: Any = ...,
+        **options: Unpack[SendOptions],
     ) -> Run[Out_co]:
         """A run of `task` that goes on from `messages`."""
         ...
 
 
-class Conversation(Generic[Out_co]):
+class Conversation(Generic[Out_co, Deps]):
     """Keeps a history between runs. Make one with ``agent.conversation()``.
 
     A run that was cancelled or left early leaves its part of the history too, closed and valid.
@@ -51,7 +60,20 @@ class Conversation(Generic[Out_co]):
     def __repr__(self) -> str:
         return f"<Conversation: {counted(len(self._history), 'message')}>"
 
-    async def send(self, task: str, **options: Unpack[SendOptions]) -> AgentResult[Out_co]:
+    @overload
+    async def send(
+        self,
+        task: str,
+        *,
+        output_type: OutputType[T],
+        deps: Deps | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AgentResult[T]: ...
+    @overload
+    async def send(
+        self, task: str, *, deps: Deps | None = None, **options: Unpack[SendOptions]
+    ) -> AgentResult[Out_co]: ...
+    async def send(self, task: str, **options: Any) -> AgentResult[Any]:
         """Say something and wait for the answer.
 
         Args:
@@ -69,7 +91,20 @@ class Conversation(Generic[Out_co]):
         finally:
             self._keep(run)
 
-    def send_sync(self, task: str, **options: Unpack[SendOptions]) -> AgentResult[Out_co]:
+    @overload
+    def send_sync(
+        self,
+        task: str,
+        *,
+        output_type: OutputType[T],
+        deps: Deps | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AgentResult[T]: ...
+    @overload
+    def send_sync(
+        self, task: str, *, deps: Deps | None = None, **options: Unpack[SendOptions]
+    ) -> AgentResult[Out_co]: ...
+    def send_sync(self, task: str, **options: Any) -> AgentResult[Any]:
         """Say something and wait for the answer, from sync code; see `send`."""
         run = self._run(task, **options)
         try:
@@ -77,9 +112,16 @@ class Conversation(Generic[Out_co]):
         finally:
             self._keep(run)
 
-    async def send_stream(self, task: str, **options: Unpack[SendOptions]) -> AsyncGenerator[AnyEvent, None]:
+    async def send_stream(
+        self,
+        task: str,
+        *,
+        output_type: OutputType[Any] = UNSET,
+        deps: Deps | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncGenerator[AnyEvent, None]:
         """Say something and read the events while they happen; see `send`."""
-        run = self._run(task, **options)
+        run = self._run(task, output_type=output_type, deps=deps, **options)
         events = run.stream()
         try:
             async for event in events:
@@ -88,9 +130,16 @@ class Conversation(Generic[Out_co]):
             await events.aclose()
             self._keep(run)
 
-    def send_stream_sync(self, task: str, **options: Unpack[SendOptions]) -> Generator[AnyEvent, None, None]:
+    def send_stream_sync(
+        self,
+        task: str,
+        *,
+        output_type: OutputType[Any] = UNSET,
+        deps: Deps | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Generator[AnyEvent, None, None]:
         """Say something and read the events while they happen, from sync code; see `send`."""
-        run = self._run(task, **options)
+        run = self._run(task, output_type=output_type, deps=deps, **options)
         try:
             yield from run.stream_sync()
         finally:
@@ -100,9 +149,9 @@ class Conversation(Generic[Out_co]):
         """Forget everything said so far."""
         self._history = []
 
-    def _run(self, task: str, **options: Unpack[SendOptions]) -> Run[Out_co]:
+    def _run(self, task: str, **options: Any) -> Run[Out_co]:
         """Only these: a session or a state would bring a history of its own."""
-        strange = options.keys() - SendOptions.__annotations__.keys()
+        strange = options.keys() - SendOptions.__annotations__.keys() - {"deps", "output_type"}
         if strange:
             raise TypeError(f"A message got an unexpected keyword argument {min(strange)!r}.")
         return self._prepare(task, self._history, **options)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.image_headers import READERS
+from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
 MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # and the types of their parts
@@ -36,26 +36,30 @@ def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
         return []
     if isinstance(media, (str, bytes, os.PathLike, Mapping, Image, File)) or not hasattr(media, "__iter__"):
         raise ConfigError(f"media must be a list of paths, bytes, data URLs or parts; it is {media!r:.80}.")
-    return [_part(item, number) for number, item in enumerate(media)]
+    found = [_fitted(item, number) for number, item in enumerate(media)]
+    said = (
+        [each.part, {"type": "text", "text": each.words}] if each.words else [each.part] for each in found
+    )
+    return [part for parts in said for part in parts]
 
 
-def _part(item: MediaItem, number: int) -> dict[str, Any]:
+def _fitted(item: MediaItem, number: int) -> Fitted:
     name = f"media[{number}]"
     if isinstance(item, Mapping):
-        return _ready_part(item, name)
+        return Fitted(_ready_part(item, name))
     if isinstance(item, (Image, File)):
-        return item.to_part(name)
+        return item.fitted(name)
     if isinstance(item, (bytes, bytearray)):
-        return media_part(bytes(item), name=name)
+        return fitted_medium(bytes(item), name=name)
     if isinstance(item, str) and item[:5].lower() == "data:":
-        return media_part(_decoded(item, name), name=name)
+        return fitted_medium(_decoded(item, name), name=name)
     if isinstance(item, str) and item[:8].lower().startswith(("http://", "https://")):
         raise ImageError(
             f"{name} is an address on the network, which is not fetched. To let the server fetch it, give "
             '{"type": "image_url", "image_url": {"url": "https://..."}}.'
         )
     if isinstance(item, (str, os.PathLike)):
-        return media_part(_read(Path(item)), name=str(item))
+        return fitted_medium(_read(Path(item)), name=str(item))
     raise ConfigError(f"{name} must be a path, bytes, a data URL or a part; it is {item!r:.80}.")
 
 
@@ -82,9 +86,8 @@ def _ready_file(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(inner, Mapping) or not isinstance(data, str):
         raise ConfigError(f"{name}: a part of the type {item['type']!r} needs its data; give a File instead.")
     shown = str(inner.get("filename") or name)
-    checked = media_part(
-        _decoded(data if data[:5].lower() == "data:" else f";base64,{data}", shown), name=shown
-    )
+    decoded = _decoded(data if data[:5].lower() == "data:" else f";base64,{data}", shown)
+    checked = fitted_medium(decoded, name=shown).part
     if checked["type"] != item["type"]:
         raise ImageError(f"{name}: its data are none of the type {item['type']!r}.")
     return checked
@@ -117,22 +120,24 @@ MAX_SIDE = 8_000
 _SHOWN_NAME = 100
 
 
-class ImageInfo(NamedTuple):
-    """What an image says of itself.
-
-    Args:
-        kind: ``png``, ``jpeg``, ``gif`` or ``webp``.
-        width: In pixels.
-        height: In pixels.
-    """
-
-    kind: str
-    width: int
-    height: int
-
-
 class ImageError(PureAgentLoopError, ValueError):
     """An image or another file cannot be sent. The message names it and says what to do."""
+
+
+class _TooLargeError(ImageError):
+    """An image that could be made smaller."""
+
+
+class Fitted(NamedTuple):
+    """What can be sent.
+
+    Args:
+        part: A part of a message.
+        words: What was done to it so that it can, for a model; empty for nothing.
+    """
+
+    part: dict[str, Any]
+    words: str = ""
 
 
 class _Source(NamedTuple):
@@ -184,7 +189,7 @@ class Image:
         return f"Image({_source_words(self.data, self.path or self.url)})"
 
     def to_part(self, name: str = "image") -> dict[str, Any]:
-        """The image as a part of a message.
+        """The image as a part of a message; a large one is made smaller where Pillow is installed.
 
         Args:
             name: What to call it in errors if it has no path.
@@ -192,11 +197,15 @@ class Image:
         Raises:
             ImageError: It cannot be read or sent.
         """
+        return self.fitted(name).part
+
+    def fitted(self, name: str = "image") -> Fitted:
+        """As `to_part`, with what was done to it."""
         if self.url is not None:
-            return {"type": "image_url", "image_url": {"url": self.url}}
+            return Fitted({"type": "image_url", "image_url": {"url": self.url}})
         if self.path is not None:
-            return image_part(_read(Path(self.path)), name=str(self.path))
-        return image_part(bytes(self.data or b""), name=name)
+            return fitted_image(_read(Path(self.path)), name=str(self.path))
+        return fitted_image(bytes(self.data or b""), name=name)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -252,13 +261,17 @@ class File:
         Raises:
             ImageError: It cannot be read or sent.
         """
+        return self.fitted(name).part
+
+    def fitted(self, name: str = "file") -> Fitted:
+        """As `to_part`, with what was done to it."""
         shown = self.name or (Path(self.path).name if self.path is not None else name)
         data = self.read()
         if self.type.startswith("text/") or self.type in _TEXT_TYPES or self.type.endswith(("+json", "+xml")):
             if len(data) > MAX_FILE_BYTES:
                 raise ImageError(say("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
-            return {"type": "text", "text": data.decode("utf-8", "replace")}
-        return media_part(data, name=shown)
+            return Fitted({"type": "text", "text": data.decode("utf-8", "replace")})
+        return fitted_medium(data, name=shown)
 
 
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
@@ -268,7 +281,7 @@ def _source_words(data: bytes | None, place: object) -> str:
     return repr(str(place)) if data is None else f"{len(data):,} bytes"
 
 
-def media_part(data: bytes, *, name: str) -> dict[str, Any]:
+def fitted_medium(data: bytes, *, name: str) -> Fitted:
     """An image, a PDF or a sound as a part of a message: its bytes say what it is.
 
     Args:
@@ -280,15 +293,15 @@ def media_part(data: bytes, *, name: str) -> dict[str, Any]:
     """
     form = next((form for begins, form in _FILES if begins(data)), None)
     if form is None:
-        return image_part(data, name=name)
+        return fitted_image(data, name=name)
     if len(data) > MAX_FILE_BYTES:
         raise ImageError(say("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES))
     text = base64.b64encode(data).decode("ascii")
     if form != "pdf":
-        return {"type": "input_audio", "input_audio": {"data": text, "format": form}}
+        return Fitted({"type": "input_audio", "input_audio": {"data": text, "format": form}})
     filename = Path(name).name if name.lower().endswith(".pdf") else "document.pdf"
     file = {"filename": filename, "file_data": f"data:application/pdf;base64,{text}"}
-    return {"type": "file", "file": file}
+    return Fitted({"type": "file", "file": file})
 
 
 _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
@@ -322,7 +335,7 @@ def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
 
 
 def image_part(data: bytes, *, name: str) -> dict[str, Any]:
-    """An image as a part of a message.
+    """An image as a part of a message; a large one is made smaller where Pillow is installed.
 
     Args:
         data: The bytes of a PNG, JPEG, GIF or WebP file.
@@ -331,13 +344,38 @@ def image_part(data: bytes, *, name: str) -> dict[str, Any]:
     Raises:
         ImageError: It is none of these, is cut off, or is too large.
     """
-    kind, _, _ = inspect_image(data, name=name)
+    return fitted_image(data, name=name).part
+
+
+def fitted_image(data: bytes, *, name: str) -> Fitted:
+    """As `image_part`, with what was done to it."""
+    words = ""
+    try:
+        kind = inspect_image(data, name=name).kind
+    except _TooLargeError as error:
+        data, words = _smaller(data, error, name)
+        kind = inspect_image(data, name=name).kind
     text = base64.b64encode(data).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{text}"}}
+    return Fitted({"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{text}"}}, words)
+
+
+def _smaller(data: bytes, error: ImageError, name: str) -> tuple[bytes, str]:
+    if len(data) > MAX_FILE_BYTES:
+        raise error
+    before = image_info(data, name=name)
+    try:
+        smaller, width, height = shrunk(
+            data, before.width * before.height, most_bytes=MAX_BYTES, most_side=MAX_SIDE
+        )
+    except ImportError:
+        raise ImageError(f"{error} {say('image_extra')}") from None
+    except ValueError:
+        raise error from None
+    return smaller, say("image_shrunk", width=width, height=height, size=len(data))
 
 
 def inspect_image(data: bytes, *, name: str) -> ImageInfo:
-    """Find out what an image is.
+    """Find out what an image is, and whether servers take it.
 
     Args:
         data: Its bytes.
@@ -346,17 +384,29 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
     Raises:
         ImageError: It is none, is cut off, or is too large.
     """
-    shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
+    shown = _shown(name)
     if len(data) > MAX_BYTES:
-        raise ImageError(say("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
+        raise _TooLargeError(say("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
+    found = image_info(data, name=name)
+    if max(found.width, found.height) <= MAX_SIDE:
+        return found
+    size = {"width": found.width, "height": found.height}
+    raise _TooLargeError(say("image_sides", name=shown, limit=MAX_SIDE, **size))
+
+
+def image_info(data: bytes, *, name: str) -> ImageInfo:
+    """What the header of an image says, whatever its size; arguments and errors as of `inspect_image`."""
     reader = next((read for begins, read in READERS if begins(data)), None)
     if reader is None:
-        raise ImageError(say("no_image", name=shown))
+        raise ImageError(say("no_image", name=_shown(name)))
     try:
         found = ImageInfo(*reader(data))
+        if found.width and found.height:
+            return found
     except (struct.error, IndexError, ValueError):
-        raise ImageError(say("image_damaged", name=shown)) from None
-    if not (0 < found.width <= MAX_SIDE and 0 < found.height <= MAX_SIDE):
-        size = {"width": found.width, "height": found.height}
-        raise ImageError(say("image_sides", name=shown, limit=MAX_SIDE, **size))
-    return found
+        pass
+    raise ImageError(say("image_damaged", name=_shown(name)))
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
+import sys
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 from tests.assistant.images import ALL, jpeg, png
 from tests.helpers import add, check_result
 
@@ -34,7 +38,7 @@ def test_kind_and_size_are_read_and_what_is_cut_off_is_refused(kind):
         with pytest.raises(ImageError):
             image_part(data[:cut], name="x")
     with pytest.raises(ImageError, match="8001 x 1"):
-        image_part(ALL[kind](8001, 1), name="x")
+        inspect_image(ALL[kind](8001, 1), name="x")
 
 
 def test_what_is_no_image_or_too_large_is_refused_by_name():
@@ -44,7 +48,63 @@ def test_what_is_no_image_or_too_large_is_refused_by_name():
         (png() + b"\0" * MAX_BYTES, "bytes"),
     ]:
         with pytest.raises(ImageError, match=match):
-            image_part(data, name="photo.png")
+            inspect_image(data, name="photo.png")
+
+
+def picture(kind: str, width: int, height: int, mode: str = "RGB", **options) -> bytes:
+    file = io.BytesIO()
+    noise = Pillow.frombytes(mode, (width, height), Random(7).randbytes(width * height * len(mode)))
+    noise.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "width", "height"),
+    [
+        ("png", "RGB", 16_000, 20),
+        ("png", "RGBA", 1_200, 1_400),  # 6.7 MB
+        ("gif", "L", 10, 9_000),
+        ("webp", "RGB", 8_100, 30),
+        ("jpeg", "RGB", 8_100, 30),
+        ("jpeg", "CMYK", 8_100, 30),
+    ],
+)
+def test_what_servers_refuse_is_made_smaller_in_proportion_and_said(kind, mode, width, height):
+    data = picture(kind, width, height, mode)
+    part, said = media_parts([data])
+    head, _, text = part["image_url"]["url"].partition(",")
+    sent = base64.b64decode(text)
+    info = inspect_image(sent, name="x")  # within all limits
+    assert head == f"data:image/{info.kind};base64"
+    assert info.kind == ("jpeg" if kind == "jpeg" else "png")
+    assert abs(info.width * height - info.height * width) <= max(width, height)  # less than a pixel
+    assert said["text"] == f"[made smaller for the server: it was {width} x {height}, {len(data):,} bytes]"
+    if mode == "RGBA":
+        assert Pillow.open(io.BytesIO(sent)).mode == "RGBA"
+
+
+def test_a_photo_that_lies_on_its_side_stays_upright():
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    part, said = media_parts([picture("jpeg", 9_000, 90, exif=exif)])
+    info = inspect_image(base64.b64decode(part["image_url"]["url"].partition(",")[2]), name="x")
+    assert (info.width, info.height) == (80, 8_000)
+    assert "90 x 9000" in said["text"]
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_bomb_is_refused_by_its_header_and_a_picture_that_is_none_by_its_reason():
+    file = io.BytesIO()
+    Pillow.new("1", (10_000, 9_000)).save(file, "png")  # few bytes, which Pillow would decode
+    for data, why in [(file.getvalue(), "10000 x 9000"), (jpeg(8_001, 1), "8001 x 1")]:
+        with pytest.raises(ImageError, match=why):
+            media_parts([data])
+
+
+def test_without_pillow_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImageError, match=r"8001 x 1.* pure-agent-loop\[images\]"):
+        image_part(png(8_001, 1), name="x")
 
 
 @given(data=st.binary(max_size=60), start=st.sampled_from([b"", *(make()[:12] for make in ALL.values())]))

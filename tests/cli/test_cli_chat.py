@@ -94,6 +94,15 @@ class TestTalking:
         assert len(screen.lines) == 10
         leave(screen)
 
+    @pytest.mark.parametrize(("columns", "line"), [(30, "/ lists"), (120, "? is help.")])
+    def test_the_first_line_is_as_wide_as_the_terminal(self, chat, columns, line):
+        screen = chat([], columns=columns, rows=10)
+        screen.until("is[ \n]+help")
+        (found,) = (each.strip() for each in screen.lines if "Type a task." in each)
+        assert found.startswith("· Type a task.")
+        assert found.endswith(line)
+        leave(screen)
+
     def test_no_colour(self, chat, pal):
         pal.env["NO_COLOR"] = "1"
         screen = chat(["A **bold** word and `code`."])
@@ -475,6 +484,51 @@ class TestCommands:
         screen.until("A dot.")
         content = screen.server.requests[0].body["messages"][-1]["content"]
         assert [each["type"] for each in content] == ["text", "image_url"]
+        leave(screen)
+
+    def test_a_history_is_shortened_with_what_to_keep(self, chat):
+        long = "The boat is the Gull. " * 100
+        screen = chat([f"{long}One.", f"{long}Two.", "The Gull.", "The Gull.", "Yes."])
+        for number in ("One.", "Two."):
+            screen.type("tell me" + ENTER)
+            screen.until(number)
+        screen.type("/compact keep {names} of boats" + ENTER)
+        screen.until("is shortened")
+        screen.type("and now?" + ENTER)
+        screen.until("Yes.")
+        leave(screen)
+        *_, summary, last = (each.body["messages"] for each in screen.server.requests)
+        assert "keep this above all: keep {names} of boats" in summary[0]["content"]
+        assert "above all" not in json.dumps(last)
+
+    @pytest.mark.parametrize(
+        ("desktop", "program", "words"),
+        [
+            ("WAYLAND_DISPLAY", "wl-paste", "--no-newline --type image/png"),
+            ("DISPLAY", "xclip", "-selection clipboard -target image/png -out"),
+            ("", "pngpaste", "-"),
+        ],
+    )
+    @pytest.mark.parametrize("place", ["elsewhere", "workspace"])
+    def test_the_image_of_the_clipboard(self, chat, pal, tmp_path, desktop, program, words, place):
+        folder = pal.workspace / "bin" if place == "workspace" else tmp_path / "bin"
+        folder.mkdir()
+        (tmp_path / "dot.png").write_bytes(DOT)
+        script = f'#!/bin/sh\ntouch {tmp_path}/ran\n[ "$*" = "{words}" ] && exec cat {tmp_path}/dot.png\n'
+        (folder / program).write_text(script)
+        (folder / program).chmod(0o755)
+        pal.env["PATH"] = f"{folder}:/usr/bin:/bin"
+        pal.env.update({"WAYLAND_DISPLAY": "", "DISPLAY": "", **({desktop: "x"} if desktop else {})})
+        screen = chat(["A dot."] if place == "elsewhere" else [])
+        screen.type("\x16")
+        if place == "elsewhere":
+            screen.until(r"\[file 1")
+            screen.type(" what is it?" + ENTER)
+            screen.until("A dot.")
+            assert "image_url" in json.dumps(screen.server.requests[0].body["messages"][-1])
+        else:
+            screen.until("no image")
+            assert not (tmp_path / "ran").exists()
         leave(screen)
 
 

@@ -187,3 +187,59 @@ def test_colours_fit_the_background_that_a_terminal_tells():
     assert theme_of("auto", {"COLORFGBG": "0;15"}) == "light"
     assert theme_of("auto", {"COLORFGBG": "15;0"}) == theme_of("auto", {}) == "dark"
     assert theme_of("light", {"COLORFGBG": "15;0"}) == "light"
+
+
+AGE = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "required": ["age"]}
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_an_answer_fits_a_schema_or_there_is_none(pal, tmp_path, as_file):
+    schema = json.dumps(AGE)
+    if as_file:
+        (tmp_path / "age.json").write_text(schema)
+        schema = str(tmp_path / "age.json")
+    with ScriptedServer(['{"age": -1}', '```json\n{"age": 7}\n```', *['{"age": -1}'] * 6]) as server:
+        pal.use(server)
+        done = pal("-p", "--schema", schema, "How old is Ada?")
+        assert (done.returncode, done.stdout) == (0, '{"age": 7}\n')
+        assert "minimum" in json.dumps(server.requests[1].body["messages"][-1])  # told what is wrong
+        failed = pal("-p", "--schema", schema, "How old is Ada?")
+        assert (failed.returncode, failed.stdout) == (1, "")
+        assert "minimum" in failed.stderr
+        whole = json.loads(pal("--output-format", "json", "--schema", schema, "How old?").stdout)
+        assert (whole["stop_reason"], whole["content"], "output" in whole) == ("invalid_output", "", False)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--schema", "none.json"), "neither a JSON Schema"),
+        (("--schema", '{"type": 5}'), "no JSON Schema"),
+        (("--functions", "none.py"), "cannot be loaded"),
+        (("--functions", "."), "must be a Python file"),
+    ],
+)
+def test_what_is_no_schema_or_no_functions_is_wrong_usage(pal, option, said):
+    done = pal("-p", *option, "x")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("tools", ["none", "read", "all"])
+def test_functions_of_a_file_are_tools(pal, tmp_path, tools):
+    (tmp_path / "mine.py").write_text(
+        "from json import dumps\nfrom pure_agent_loop import tool\n\n"
+        "def _hidden():\n    pass\n\n"
+        '@tool(read_only=True)\ndef area(width: int, height: int) -> int:\n    """Say an area."""\n'
+        "    return width * height\n\n"
+        'def erase(name: str) -> str:\n    """Erase."""\n    return dumps(name)\n'
+    )
+    script = [call("area", width=6, height=7), "42.", call("erase", name="a")]
+    with ScriptedServer(script) as server:
+        pal.use(server)
+        options = ("-p", "--tools", tools, "--functions", str(tmp_path / "mine.py"))
+        assert pal(*options, "How large?").stdout == "42.\n"
+        first, second = (each.body for each in server.requests)
+        assert [each["function"]["name"] for each in first["tools"]][-2:] == ["area", "erase"]
+        assert second["messages"][-1]["content"] == "42"
+        assert pal(*options, "Erase it.").returncode == 4  # not marked read_only: a person is asked

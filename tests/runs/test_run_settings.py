@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.helpers import add, check_result
 from pure_agent_loop import Agent, AIClient, ConfigError, LoopLimits, ModelSettings, Price, RunContext, tool
 from pure_agent_loop.llm.profiles import REQUEST_FIELDS
 from pure_agent_loop.runs.options import RequestFields
+from pure_agent_loop.runs.variants import AgentOptions
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, call
 
 
@@ -165,6 +167,16 @@ def test_a_clone_has_all_but_what_was_changed():
     assert (llm.requests[1].options["top_p"], llm.requests[1].options["seed"]) == (0.5, 3)
     with pytest.raises(ConfigError, match="nope"):
         agent.clone(nope=1)
+
+
+def test_a_clone_takes_what_an_agent_takes():
+    said = {name: each.annotation for name, each in inspect.signature(Agent).parameters.items()}
+    known = {name: each.__forward_arg__ for name, each in AgentOptions.__annotations__.items()}
+    assert {**RequestFields.__annotations__, **said}.keys() == {*known, "output_type", "llm_kwargs"}
+    known["handoffs"] = known["handoffs"].replace("Member", "Agent")
+    assert {name: known[name] for name in said.keys() & known} == {
+        name: said[name] for name in said.keys() & known
+    }
 
 
 def test_a_clone_with_a_client_names_no_model():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.assistant.images import jpeg
+from tests.assistant.images import jpeg, png
 
 from pure_agent_loop import Agent, Image, OpenAIClient, Profile
 from pure_agent_loop.media import ImageError
@@ -33,3 +33,14 @@ def test_a_model_sees_the_picture_where_its_server_takes_pictures(tmp_path, take
         sent = server.requests[-1].body["messages"]
     assert "JPEG, 20 x 10 pixels" in next(m["content"] for m in sent if m["role"] == "tool")
     assert ('"image_url"' in json.dumps(sent)) == bool(takes)
+
+
+def test_a_large_picture_is_shown_smaller_and_both_sizes_are_said(tmp_path):
+    (tmp_path / "wide.png").write_bytes(png(9_000, 2))
+    with ScriptedServer([call("read_image", path="wide.png"), "Seen."]) as server:
+        llm = OpenAIClient("m", "k", server.base_url, profile=Profile("some", takes=("image",)))
+        Agent(llm=llm, tools=PictureTools(Workspace(tmp_path)).tools()).run("What is in it?")
+        said = next(m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool")
+    assert said.startswith("'wide.png': PNG, 9000 x 2 pixels, ")
+    assert "[image/png, 8000 x 1, " in said
+    assert "it was 9000 x 2" in said

@@ -8,6 +8,7 @@ from typing import Literal, TypedDict
 from typing_extensions import assert_type
 
 from pure_agent_loop import Agent, AgentResult, LoopLimits, ModelSettings, Retry, RunContext, tool
+from pure_agent_loop.toolsets import searchable
 
 
 @dataclass
@@ -74,3 +75,8 @@ def small(ctx: RunContext[Bank], city: City) -> None:
 settings: ModelSettings = {"top_p": 0.2, "temperature": None}
 teller.run("x", model="m", limits=LoopLimits(), model_settings=settings, metadata={"a": 1})
 assert_type(teller.clone(temperature=0.1), Agent[Bank, City])
+assert_type(teller.clone(output_type=int, tools=[searchable([balance])]), Agent[Bank, int])
+with teller.override(tools=[searchable([balance])], deps=Bank()):
+    talk = teller.conversation()
+assert_type(talk.send_sync("x", deps=Bank(), tools=[searchable([balance])]).output, City | None)
+assert_type(talk.send_sync("x", output_type=int).output, int | None)

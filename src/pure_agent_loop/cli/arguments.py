@@ -39,6 +39,22 @@ def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
+def add_own(group: argparse._ArgumentGroup) -> None:
+    """Add the options that name what the user wrote: functions for the model, the form of the answer."""
+    group.add_argument(
+        "--functions",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="its functions are tools too; they run as this program does, in no sandbox; repeatable",
+    )
+    group.add_argument(
+        "--schema",
+        metavar="JSON|FILE",
+        help="the answer must fit this JSON Schema; it is printed as JSON, or none is and the exit code is 1",
+    )
+
+
 def add_actions(parser: argparse.ArgumentParser) -> Any:
     """Add the choice of one of several actions, and return where to add each."""
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True)

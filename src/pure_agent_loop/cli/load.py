@@ -1,17 +1,21 @@
-"""Objects of a user's own modules, named on the command line as MODULE:NAME."""
+"""What is the user's own and named on the command line: objects, functions for the model, a JSON Schema."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import json
 import sys
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.tool import Tool, as_tool
 
 
 def load_object(option: str, where: str) -> Any:
@@ -54,3 +58,67 @@ def _refuse_twice(given: str, name: str, here: str) -> None:
             f"{given}: {name} is in this folder, and also installed ({installed.origin}). Rename the one in "
             "the folder, or start this in another folder."
         )
+
+
+def functions_of(files: Sequence[str]) -> list[Tool]:
+    """The functions that Python files define, as tools; what begins with an underscore is not for the model.
+
+    The files are run, with the rights of this program.
+
+    Raises:
+        ConfigError: One cannot be run, has no functions, or one cannot be described to a model.
+    """
+    return [as_tool(each) for number, name in enumerate(files) for each in _functions(name, number)]
+
+
+def _functions(name: str, number: int) -> list[Any]:
+    spec = spec_from_file_location(f"functions_{number}", Path(name).expanduser())
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--functions={name} must be a Python file.")
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        words = f"{type(error).__name__}: {safe_str(error)}"
+        raise ConfigError(f"--functions={name} cannot be loaded. {words}") from error
+    found = [
+        each
+        for word, each in vars(module).items()
+        if not word.startswith("_")
+        and (isinstance(each, Tool) or (inspect.isfunction(each) and each.__module__ == spec.name))
+    ]
+    if not found:
+        raise ConfigError(f"--functions={name} defines no function.")
+    return found
+
+
+def answer_type(given: str) -> Any:
+    """The type of answers that fit a JSON Schema.
+
+    Args:
+        given: The schema, or the name of its file.
+
+    Raises:
+        ConfigError: It is none.
+        MissingExtraError: There is nothing to check answers with.
+    """
+    from pydantic import AfterValidator, WithJsonSchema
+
+    from pure_agent_loop.evaluation.evaluators import Schema
+
+    try:
+        is_text = given.lstrip().startswith("{")
+        schema = json.loads(given if is_text else Path(given).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--schema={given:.80} is neither a JSON Schema nor a file of one: {error}"
+        ) from error
+    if not isinstance(schema, dict):
+        raise ConfigError(f"--schema={given:.80} is no JSON object.")
+    check = Schema(schema).validator()
+
+    def checked(value: Any) -> Any:
+        check(value)
+        return value
+
+    return Annotated[Any, AfterValidator(checked), WithJsonSchema(schema)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import code_for_stop
@@ -90,6 +91,8 @@ class OneRun:
                 if event.type is EventType.LOOP_START:
                     for kept in kept_questions:
                         self._take(kept, interrupts)
+        if self._options.schema is not None:
+            self._take_output(prepared.result().output)
         self._end(time.monotonic() - begun)
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
 
@@ -123,6 +126,12 @@ class OneRun:
             self._waiting.wait_for("")
             self._questions.ask(event, interrupts)
             self._waiting.wait_for(event.data["tool"])
+
+    def _take_output(self, output: Any) -> None:
+        """What does not fit the schema is no answer."""
+        self._outcome.output = output
+        done = self._outcome.stop_reason == "completed"
+        self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
 
     def _end(self, seconds: float) -> None:
         outcome = self._outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ class Toolset:
         snapshots: Knows what each step changed.
         subagents: Others that the model can give tasks to.
         extras: Names of tools that nobody named; empty if the tools were chosen.
+        own: Those of the user's files.
     """
 
     tools: list[Tool] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Toolset:
     snapshots: WorkspaceSnapshots | None = None
     subagents: SubagentManager | None = None
     extras: frozenset[str] = frozenset()
+    own: list[Tool] = field(default_factory=list)
 
     def for_model(self, *, is_tiny: bool) -> Toolset:
         """The same without what would be too much for a model.
@@ -57,7 +59,7 @@ class Toolset:
         """
         if not is_tiny or not self.extras:  # tools that were named are all meant
             return self
-        return replace(self, tools=[tool for tool in self.tools if tool.examples])
+        return replace(self, tools=[tool for tool in self.tools if tool.examples or tool in self.own])
 
 
 def make_toolset(
@@ -72,13 +74,15 @@ def make_toolset(
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
     """
+    own = _own_functions(options.functions)
     if options.no_tools or options.tools == "none":
         if options.subagents or options.subagents_from:
             raise ConfigError("--subagents are given tasks by a tool. Leave out --no-tools and --tools none.")
-        return Toolset()
+        return Toolset(own, audit=_audit(options, None, output) if own else None, own=own)
     subagents = _subagents(options, workspace)
     if options.tools == "read":
-        return Toolset(starter_tools(workspace), audit=_audit(options, None, output), subagents=subagents)
+        read = [*starter_tools(workspace), *own]
+        return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
     shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
@@ -88,10 +92,19 @@ def make_toolset(
     tools += extras
     if names is not None:
         tools, extras = _chosen(names, tools), []
+    tools += own
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
     left_out = frozenset(tool.name for tool in extras)
-    return Toolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out)
+    return Toolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own)
+
+
+def _own_functions(files: Sequence[str]) -> list[Tool]:
+    if not files:
+        return []
+    from pure_agent_loop.cli.load import functions_of
+
+    return functions_of(files)
 
 
 def _names(given: str) -> list[str]:

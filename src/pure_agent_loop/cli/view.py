@@ -26,6 +26,7 @@ class Outcome:
     error: str = ""
     error_kind: str = ""
     questions: list[dict[str, Any]] = field(default_factory=list)
+    output: Any = None
 
     def note(self, event: Event) -> None:
         """Take from an event what belongs to the outcome."""
@@ -53,6 +54,8 @@ class Outcome:
             "steps": self.steps,
             "usage": self.usage,
         }
+        if self.output is not None:
+            result["output"] = self.output
         if self.is_waiting:
             result["questions"] = self.questions
         if self.error:

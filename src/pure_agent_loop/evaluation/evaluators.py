@@ -70,18 +70,19 @@ class Schema:
     schema: Any
 
     def __post_init__(self) -> None:
-        self._validator()
+        self.validator()
 
     def __call__(self, trial: Trial) -> dict[str, Any]:
         """Validate."""
         try:
             is_text = isinstance(trial.output, str)
-            self._validator()(json.loads(trial.output) if is_text else trial.output)
+            self.validator()(json.loads(trial.output) if is_text else trial.output)
         except ValueError as error:
             return {"schema": False, "schema_problem": " ".join(str(error).split())[:500]}
         return {"schema": True}
 
-    def _validator(self) -> Any:
+    def validator(self) -> Any:
+        """A function that raises ValueError for a value that does not fit."""
         if not isinstance(self.schema, Mapping):
             from pydantic import TypeAdapter
 

@@ -58,6 +58,14 @@ say = Sentences(
             "{name}: the image has {size:,} bytes; at most {limit:,}. Make it smaller.",
             "{name}：图片有 {size:,} 字节；最多 {limit:,}。请缩小它。",
         ),
+        "image_extra": (
+            "With pure-agent-loop[images] installed it is made smaller by itself.",
+            "安装 pure-agent-loop[images] 后会自动缩小。",
+        ),
+        "image_shrunk": (
+            "[made smaller for the server: it was {width} x {height}, {size:,} bytes]",
+            "[已为服务器缩小：原为 {width} x {height}，{size:,} 字节]",
+        ),
         "no_image": (
             "{name} is no PNG, JPEG, GIF or WebP image. Convert it to one of these.",
             "{name} 不是 PNG、JPEG、GIF 或 WebP 图片。请转换成其中之一。",

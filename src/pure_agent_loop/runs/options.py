@@ -11,7 +11,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.media import MediaItem
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 Given = QueryState | Mapping[str, Any] | None  # where to go on, as a caller gives it
 PromptPart = str | Callable[..., str | Awaitable[str]]
@@ -69,7 +69,7 @@ class RunSettings(TypedDict, total=False):
     model: str | ChatModel | None
     limits: LoopLimits | None
     temperature: float | None
-    tools: Iterable[ToolLike] | ToolRegistry | None
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None
     system_prompt: SystemPrompt | None
     model_settings: ModelSettings | None
     metadata: Mapping[str, Any] | None
@@ -81,15 +81,10 @@ class SendOptions(RunSettings, total=False):
     cancel_token: CancelToken | None
     inbox: Inbox | None
     media: Iterable[MediaItem] | None
-    deps: Any
-    output_type: Any
 
 
-class RunOptions(RunSettings, total=False):
+class RunOptions(SendOptions, total=False):
     """Options of a run of an agent; `Agent.prepare` says what each does."""
 
-    cancel_token: CancelToken | None
-    inbox: Inbox | None
-    media: Iterable[MediaItem] | None
     state: Given
     session_id: str | None

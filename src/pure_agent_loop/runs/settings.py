@@ -89,7 +89,7 @@ class Makings:
     """What an agent makes the kit of a run from.
 
     Args:
-        connect: A client for a model's name; None where the agent was given a client.
+        connect: A client for a model's name, and more; None where the agent was given a client.
         subagents: Brings further tools.
         form: What answers must be; None for text.
         retries: How often an answer is corrected.
@@ -97,7 +97,7 @@ class Makings:
         clients: Those that were made for runs with another model.
     """
 
-    connect: Callable[[str], ChatModel] | None = None
+    connect: Callable[[str], tuple[ChatModel, object]] | None = None
     subagents: Subagents | None = None
     form: Any = None
     retries: int = OUTPUT_RETRIES
@@ -184,7 +184,7 @@ class Makings:
                 "only that knows how to reach another model. Pass model=<a client> for this run."
             )
         if chosen not in self.clients:
-            self.clients[chosen] = own.around(self.connect(chosen))
+            self.clients[chosen] = own.around(self.connect(chosen)[0])
         return self.clients[chosen]
 
     def output(self, output_type: Any = UNSET) -> Output | None:

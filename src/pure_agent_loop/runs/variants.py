@@ -5,25 +5,93 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.result import Out
 from pure_agent_loop.runs.checks import checked_function
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
+from pure_agent_loop.runs.options import RequestFields, SystemPrompt
 from pure_agent_loop.runs.settings import UNSET, Makings, overriding
 from pure_agent_loop.runs.ways import WaysToRun
-from pure_agent_loop.tool import ToolLike, ToolRegistry
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps, RunContext
 
 if TYPE_CHECKING:
+    import os
+
     from typing_extensions import Self
+
+    from pure_agent_loop.budget import Budget
+    from pure_agent_loop.hooks import Hooks
+    from pure_agent_loop.kernel.kit import Compactor, Subagents
+    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+    from pure_agent_loop.limits import LoopLimits
+    from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
+    from pure_agent_loop.llm.tool_modes.client import ToolMode
+    from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionMode, PermissionRules
+    from pure_agent_loop.prompts import Prompts
+    from pure_agent_loop.retry import RetryConfig
+    from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.support.language import Language
+    from pure_agent_loop.support.secrets.redaction import Redactor
+
+AgentMode = Literal["react", "single"]
+
+
+class AgentOptions(RequestFields, total=False):
+    """Arguments of `Agent` besides its ``output_type``: what `Agent.clone` takes."""
+
+    model: str | None
+    api_key: str | None
+    base_url: str | None
+    llm: ChatModel | None
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None
+    system_prompt: SystemPrompt
+    limits: LoopLimits | None
+    retry: RetryConfig | None
+    temperature: float | None
+    thinking_level: ThinkingLevel
+    emit_reasoning_events: bool
+    output_retries: int
+    system_prompt_per: Literal["run", "step"]
+    mode: AgentMode | None
+    after_tools: str
+    tool_mode: ToolMode
+    language: Language | None
+    prompts: Prompts | None
+    profile: Profile | None
+    permission_mode: PermissionMode
+    permission_rules: PermissionRules | None
+    can_use_tool: PermissionFunction | None
+    on_ask: AskFunction | None
+    hooks: Hooks | None
+    budget: Budget | None
+    name: str
+    description: str
+    handoffs: Iterable[Member | Handoff]
+    cwd: str | os.PathLike[str] | None
+    audit: Auditor | None
+    snapshots: Snapshots | None
+    subagents: Subagents | None
+    compaction: Compactor | bool
+    context_window: int | None
+    max_result_chars: int
+    results_folder: str | os.PathLike[str] | None
+    sessions: SessionStore | None
+    first_byte_timeout: float | None
+    idle_timeout: float | None
+    tool_timeout: float | None
+    redact: bool | Redactor
+    tool_attempts: int
+    tool_retry_delay: float
 
 
 class Variants(WaysToRun[Deps, Out]):
     """What `Agent` offers beside runs."""
 
+    llm: ChatModel
     handoffs: dict[str, Handoff]
     tools: ToolRegistry
     system_prompt: str
@@ -54,7 +122,7 @@ class Variants(WaysToRun[Deps, Out]):
         self,
         *,
         llm: ChatModel = UNSET,
-        tools: Iterable[ToolLike] | ToolRegistry = UNSET,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry = UNSET,
         deps: Deps = UNSET,
     ) -> AbstractContextManager[None]:
         """Let the runs that begin in a ``with`` block have another client, other tools or other deps.
@@ -63,16 +131,27 @@ class Variants(WaysToRun[Deps, Out]):
         """
         return overriding(self._makings, llm=llm, tools=tools, deps=deps)
 
-    def clone(self, **changes: Any) -> Self:
-        """An agent of the same arguments with some changes, and the same output checks.
+    async def aclose(self) -> None:
+        """Give back the connections of the running event loop, and the embedded model if one was started.
 
-        Args:
-            changes: Arguments of `Agent`. With ``llm`` those that name a model are left out, and the other
-                way round; with ``output_type`` the checks are.
-
-        Raises:
-            ConfigError: An argument cannot work.
+        Sync code need not: what `run` and `run_stream` opened is closed when the program ends.
         """
+        await close_client(self.llm)
+        await self._makings.aclose()
+
+    def __repr__(self) -> str:
+        """Without addresses and keys."""
+        name = f"{self._kit.name!r}, " if self._kit.name else ""
+        model = model_of(self.llm) or type(self.llm).__name__
+        return f"<{type(self).__name__} {name}model={model!r}, tools={[each.name for each in self.tools]}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _cloned(self, changes: dict[str, Any]) -> Self:
         named = {"model", "api_key", "base_url", "profile"}
         without = named if "llm" in changes else {"llm"} if named & changes.keys() else set()
         kept = {name: each for name, each in self._given.items() if name not in without}

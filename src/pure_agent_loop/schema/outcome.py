@@ -147,11 +147,12 @@ def _content(value: Any) -> _Content:
             texts.append(_text(item))
             continue
         try:
-            part = item.to_part(f"{type(item).__name__.lower()} {number}")
+            part, note = item.fitted(f"{type(item).__name__.lower()} {number}")
             if part["type"] == "text":
                 texts.append(clean_text(part["text"]))
                 continue
-            words, length = part_words(part, measured=True), len(str(part))
+            words = f"{part_words(part, measured=True)} {note}".rstrip()
+            length = len(str(part))
         except PureAgentLoopError as error:
             texts.append(say("media_not_sent", why=safe_str(error)))
             continue

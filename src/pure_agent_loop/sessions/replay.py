@@ -70,7 +70,7 @@ def replay_session(records: Sequence[Record], *, agent: Member | None = None) ->
     """Run the loop again over what a session recorded.
 
     Args:
-        records: The session, as `SessionStore.read` gives it.
+        records: The session: `SessionStore.read(session_id).records`.
         agent: Its prompts, limits, permissions, tools and system prompt are used instead of the recorded
             ones, so a change of them shows as a difference. Neither its model nor its functions are called.
 

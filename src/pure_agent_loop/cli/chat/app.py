@@ -84,6 +84,7 @@ class Chat:
         Args:
             first: A task to begin with; empty for none.
         """
+        self._measure()
         self._open(first)
         tick = asyncio.ensure_future(self._tick())
         try:
@@ -203,10 +204,13 @@ class Chat:
 
     def live(self) -> list[str]:
         """The lines that move."""
-        prompt, screen = self.prompt, self.screen
-        screen.width = max(prompt.columns, 10)
-        screen.live_lines = max(LEAST_LIVE, min(MOST_LIVE, prompt.rows - OWN_ROWS))
-        return screen.live()
+        self._measure()
+        return self.screen.live()
+
+    def _measure(self) -> None:
+        """The terminal may have another size by now."""
+        self.screen.width = max(self.prompt.columns, 10)
+        self.screen.live_lines = max(LEAST_LIVE, min(MOST_LIVE, self.prompt.rows - OWN_ROWS))
 
     def asked(self) -> str:
         """What can be answered now."""
@@ -246,15 +250,10 @@ class Chat:
     def set_theme(self, theme: str) -> None:
         """Use these colours from now on."""
         colour = self._output.colour
-        self.theme, self.screen = (
-            theme,
-            Transcript(
-                color=colour,
-                animation=colour,
-                theme=theme,
-                language=language_of(),
-                screen_reader=self.shared.options.screen_reader,
-            ),
+        reader = self.shared.options.screen_reader
+        self.theme = theme
+        self.screen = Transcript(
+            color=colour, animation=colour, theme=theme, language=language_of(), screen_reader=reader
         )
 
     def _show_diff(self, name: str, text: str, most: int | None) -> None:

@@ -357,9 +357,7 @@ class Slash:
         return place.store, place.session_id
 
     def _compact(self, words: str) -> None:
-        if words:  # to be refused, as nothing would follow them
-            raise ConfigError(chat_word("compact_words"))
-        self._host.talk.compact_next = True
+        self._host.talk.compact_next = words
         self._host.say(chat_word("compact_next"))
 
     async def _undo(self, words: str) -> None:

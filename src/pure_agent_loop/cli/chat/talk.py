@@ -8,11 +8,12 @@ import importlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.toolset import Toolset
 from pure_agent_loop.cli.which_session import Place
@@ -69,19 +70,25 @@ class Sums:
 
 
 class CompactOnce:
-    """Shortens the history before the next request, whatever its length; later ones as always."""
+    """Shortens the history before the next request, whatever its length; later ones as always.
 
-    def __init__(self) -> None:
+    Args:
+        words: What summaries must keep in mind, as the person said; empty for nothing.
+    """
+
+    def __init__(self, words: str) -> None:
         from pure_agent_loop.compaction import Ladder
 
         self._ladder: Compactor = Ladder()
+        self._words = chat_word("compact_words", words=words) if words else ""
         self._is_due = True
 
     def with_kit(self, kit: Kit) -> CompactOnce:
         """Itself, for one run."""
         from pure_agent_loop.compaction import Ladder
 
-        self._ladder = Ladder().with_kit(kit)
+        system = f"{kit.prompts.summary_system}\n{self._words}".strip()
+        self._ladder = Ladder().with_kit(replace(kit, prompts=replace(kit.prompts, summary_system=system)))
         return self
 
     async def compact(self, state: QueryState) -> None:
@@ -121,7 +128,7 @@ class Talk:
         self.sums = Sums()
         self.begun = time.monotonic()
         self.step = 0
-        self.compact_next = False
+        self.compact_next: str | None = None  # what to keep in mind
         self.state: QueryState | None = None
         self._on_ask, self._say = on_ask, say
         self._token: CancelToken | None = None
@@ -211,9 +218,9 @@ class Talk:
             shared.workspace,
             trusted=shared.trusted,
             more=more,
-            compaction=CompactOnce() if self.compact_next else True,
+            compaction=True if self.compact_next is None else CompactOnce(self.compact_next),
         )
-        self.compact_next = False
+        self.compact_next = None
         return agent
 
     def _note(self, event: Event) -> None:

@@ -116,7 +116,10 @@ COMMANDS: Pairs = {
     "undo": ("show what would be taken back; yes does it", "显示将撤销的内容；yes 执行"),
     "redo": ("take the last undo back", "撤回上次撤销"),
     "diff": ("STEP: what a step changed", "步骤：该步改动了什么"),
-    "compact": ("shorten the history before the next request", "下次请求前缩短历史"),
+    "compact": (
+        "shorten the history before the next request; WORDS say what to keep",
+        "下次请求前缩短历史；文字说明要保留什么",
+    ),
     "context": ("what fills the model's window", "窗口的占用情况"),
     "cost": ("what was used", "用量"),
     "memory": ("WORDS: the notes of this folder", "词：此文件夹的备注"),
@@ -242,8 +245,8 @@ CHAT: Pairs = {
     "left": ("left {path}: {reason}", "未动 {path}：{reason}"),
     "compact_next": ("The history is shortened before the next request.", "下次请求前将缩短历史。"),
     "compact_words": (
-        "/compact takes no words: what you said stays word for word; say there what is to be kept.",
-        "/compact 不带文字：你说过的话会原样保留，请在任务中说明要保留什么。",
+        "The user asks to keep this above all: {words}",
+        "用户要求首先保留：{words}",
     ),
     "no_session": ("Nothing is kept of this conversation.", "此对话不保存。"),
     "session": ("session {id}", "会话 {id}"),

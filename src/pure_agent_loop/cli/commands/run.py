@@ -14,6 +14,7 @@ from pure_agent_loop.cli.arguments import (
     add_database,
     add_limits,
     add_model_choice,
+    add_own,
     describe,
     limits_of,
 )
@@ -87,7 +88,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         help="what to do; text piped in is its context, or the task itself if there is none",
     )
     add_model_choice(parser.add_argument_group("model"))
-    _add_work_options(parser.add_argument_group("work"))
+    _add_work_options(work := parser.add_argument_group("work"))
+    add_own(work)
     add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
     _add_permission_options(parser.add_argument_group("permissions"))
@@ -364,6 +366,10 @@ def make_agent(
         prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
     if prompt is not None:
         settings["system_prompt"] = prompt
+    if options.schema is not None:
+        from pure_agent_loop.cli.load import answer_type
+
+        settings["output_type"] = answer_type(options.schema)
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     return Agent(

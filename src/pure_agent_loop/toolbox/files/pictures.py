@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pure_agent_loop.media import MAX_BYTES, Image, inspect_image
+from pure_agent_loop.media import MAX_FILE_BYTES, Image, image_info
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import shown
 from pure_agent_loop.toolbox.files.words import say
@@ -32,7 +32,7 @@ class PictureTools:
             path: The file, relative to the workspace, for example "docs/logo.png".
         """
         with self._workspace.open_for_reading(path) as file:
-            data = file.read(MAX_BYTES + 1)
-        image = inspect_image(data, name=path)
+            data = file.read(MAX_FILE_BYTES + 1)
+        image = image_info(data, name=path)
         about = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
         return [say("picture", path=shown(path), size=len(data), **about), Image(data=data)]

@@ -1,9 +1,28 @@
-"""What the bytes of an image say of it: its kind and its size in pixels."""
+"""What the header of an image says of it, and images made smaller by Pillow (extra ``[images]``)."""
 
 from __future__ import annotations
 
+import io
+import math
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
+
+_STEP = 0.9  # at most so much of each side is kept from try to try
+
+
+class ImageInfo(NamedTuple):
+    """What an image says of itself.
+
+    Args:
+        kind: ``png``, ``jpeg``, ``gif`` or ``webp``.
+        width: In pixels.
+        height: In pixels.
+    """
+
+    kind: str
+    width: int
+    height: int
 
 
 def _png(data: bytes) -> tuple[str, int, int]:
@@ -79,3 +98,40 @@ READERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], tuple[str, int, 
     (lambda data: data.startswith((b"GIF87a", b"GIF89a")), _gif),
     (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", _webp),
 )
+
+
+def shrunk(data: bytes, pixels: int, *, most_bytes: int, most_side: int) -> tuple[bytes, int, int]:
+    """A smaller picture with the same proportions: JPEG of a JPEG, else PNG; the first one of several.
+
+    Its width and height before, upright, come with it.
+
+    Args:
+        data: PNG, JPEG, GIF or WebP.
+        pixels: How many its header says it has, which is judged before anything is decoded.
+        most_bytes: How many it may have in the end.
+        most_side: How many pixels each side may have in the end.
+
+    Raises:
+        ImportError: There is no Pillow.
+        ValueError: It cannot be decoded, or has more pixels than Pillow decodes without a warning.
+    """
+    from PIL import Image, ImageOps
+
+    if pixels > (Image.MAX_IMAGE_PIXELS or math.inf):
+        raise ValueError("too many pixels")
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "GIF", "WEBP")) as picture:
+            kind = "JPEG" if picture.format == "JPEG" else "PNG"
+            upright = ImageOps.exif_transpose(picture)
+            clear = kind == "PNG" and picture.has_transparency_data
+            whole = upright.convert("RGBA" if clear else "RGB")
+    except (OSError, SyntaxError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise ValueError(str(error)) from error
+    share = min(1.0, most_side / max(whole.size))
+    while True:
+        width, height = (max(1, int(side * share)) for side in whole.size)
+        file = io.BytesIO()
+        whole.resize((width, height), Image.Resampling.LANCZOS).save(file, kind)
+        if file.tell() <= most_bytes or width == height == 1:
+            return file.getvalue(), *whole.size
+        share *= min(_STEP, math.sqrt(most_bytes / file.tell()))
