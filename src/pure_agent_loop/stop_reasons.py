@@ -52,7 +52,7 @@ STOP_REASONS: Mapping[StopReason, StopMeaning] = {
     "max_steps": StopMeaning("limit", "The step limit was reached."),
     "max_tool_calls": StopMeaning("limit", "The limit of tool calls was reached."),
     "token_limit": StopMeaning("limit", "The token limit was reached."),
-    "budget": StopMeaning("limit", "The budget of time or money was used up."),
+    "budget": StopMeaning("limit", "The budget was used up."),
     "doom_loop": StopMeaning("limit", "The model went round in circles."),
     "output_limit": StopMeaning("cut", "The answer was cut off at the output limit."),
     "content_filter": StopMeaning("cut", "The server's content filter cut the answer off."),

@@ -577,11 +577,16 @@ class TestFences:
         assert len(screen.written) - before - len(text) <= 3 * len(text)
         leave(screen)
 
-    def test_an_editor(self, chat, pal):
-        editor = pal.workspace.parent / "editor"
-        editor.write_text('#!/bin/sh\necho from the editor > "$1"\n')
-        editor.chmod(0o755)
-        pal.env["EDITOR"] = str(editor)
+    @pytest.mark.parametrize("by", ["path", "name"])
+    def test_an_editor(self, chat, pal, by):
+        programs = pal.workspace.parent / "programs"
+        programs.mkdir()
+        for folder, said_by in ((programs, "the editor"), (pal.workspace, "a stranger")):
+            editor = folder / "editor"
+            editor.write_text(f'#!/bin/sh\necho from {said_by} > "$1"\n')
+            editor.chmod(0o755)
+        pal.env["EDITOR"] = str(programs / "editor") if by == "path" else "editor"
+        pal.env["PATH"] = f".:{programs}:{pal.env['PATH']}"
         screen = chat(["Read."])
         screen.type("draft")
         screen.until("> draft")

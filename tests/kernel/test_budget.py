@@ -120,7 +120,7 @@ def test_money_is_counted_and_ends_the_run():
     with ScriptedLLM([*DIFFERENT[:5], "so far"]) as llm:
         result = run_agent(llm, [add], limits=limits)
     assert (result.stop_reason, result.cost) == ("budget", 90)
-    assert result.content == "so far\n\n[Stopped: The budget of time or money is used up.]"
+    assert result.content == "so far\n\n[Stopped: The budget is used up.]"
     assert not may_call(llm.requests[-1])
 
 

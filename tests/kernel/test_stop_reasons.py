@@ -67,7 +67,7 @@ def cancelled():
 
 FREE = LoopLimits(timeout=None)
 A_TOKEN = {"scripted": Price(1e6, 1e6)}  # costs one
-OVER = "The budget of time or money is used up."
+OVER = "The budget is used up."
 NOT_ALLOWED = "The calls needed were not allowed."
 
 # Each reason, and each way to it: reason, what the run is given, what the model says, the answer.
@@ -242,7 +242,7 @@ def test_budget():
     with ScriptedLLM([call("work"), call("work"), "two minutes of work"]) as llm:
         result = run_kernel(llm, [work], clock=clock, limits=LoopLimits(max_seconds=100, timeout=None))
     assert result.stop_reason == "budget"
-    assert result.content == "two minutes of work\n\n[Stopped: The budget of time or money is used up.]"
+    assert result.content == "two minutes of work\n\n[Stopped: The budget is used up.]"
     assert result.state.ledger.seconds == 120
 
 

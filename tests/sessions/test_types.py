@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import os
+import shutil
 from dataclasses import asdict
 
 import pytest
@@ -20,7 +21,8 @@ from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import call
 
 OTHERS = [None, True, 5, -1.5, "x", [], [5], {}, {"a": 5}]
-EVERY = bool(os.environ.get("PAL_TYPES"))  # each other type at each place; else one of them
+EVERY = bool(os.environ.get("PAL_TYPES"))  # each other type at each place (7,500 sessions); else one of them
+SHARES = 8 if EVERY else 1  # so that pytest-xdist can do them side by side
 
 
 def one_call(messages):
@@ -96,7 +98,8 @@ def check_typed(records, folder):
             raise AssertionError(f"{name}: {failure!r}") from failure
 
 
-def test_values_of_other_types_end_in_typed_errors(recorded, tmp_path):
+@pytest.mark.parametrize("share", range(SHARES))
+def test_values_of_other_types_end_in_typed_errors(recorded, tmp_path, share):
     others, number, seen = itertools.cycle(OTHERS), 0, []
     whole = [asdict(each) for each in recorded]
     for at, record in enumerate(recorded):
@@ -106,11 +109,14 @@ def test_values_of_other_types_end_in_typed_errors(recorded, tmp_path):
                 if fields is None:
                     continue
                 number += 1
-                end = len(whole) if number % 2 else at + 1
+                if number % SHARES != share:
+                    continue
+                end = len(whole) if number // SHARES % 2 else at + 1
                 (folder := tmp_path / str(number)).mkdir()
                 try:
                     check_typed([*whole[:at], fields, *whole[at + 1 : end]], folder)
                 except AssertionError as error:
                     seen.append(f"{record.type} {'.'.join(map(str, path))} = {value!r}, {end}: {error}")
+                shutil.rmtree(folder)
     assert number > 600
     assert "\n".join(seen) == ""

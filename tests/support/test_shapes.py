@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import pure_agent_loop
+from pure_agent_loop.support.secrets import secret_shapes
 from pure_agent_loop.support.secrets.redaction import Redactor
+from pure_agent_loop.support.secrets.secret_keys import KEYS as PATTERN
 
 ANY = random.Random(7)
 ALNUM, HEX = string.ascii_letters + string.digits, "0123456789abcdef"
@@ -136,6 +138,22 @@ PLACES = [
     ("git clone https://{}@github.com/x", KEY),
     ("SECRET_KEY = '{}'", DJANGO),
     ("&#34;api_key&#34;: &#34;{}&#34;", KEY),
+    ("APP_KEY=base64:{}", made(43, BASE64) + "="),
+    ("_auth={}", made(28)),
+    ("client-key-data: {}", made(6000, BASE64)),  # to its end, however long
+    ("password: {}", made(2000)),
+    ("ASANA_PAT: 1/12000:{}", made(32, HEX)),
+    ('<add key="ApiKey" value="{}" />', KEY),
+    ('{{"name": "API_KEY", "value": "{}"}}', KEY),
+    ("- name: DB_TOKEN\n  value: {}\n", KEY),
+    ('<input type="hidden" name="csrf_token" value="{}">', KEY),
+    ("ENV NPM_TOKEN {}", KEY),
+    ("| API key | {} |", KEY),
+    (".x.org\tTRUE\t/\tTRUE\t1800000000\tsession_token\t{}", KEY),
+    ("the access token is {}", KEY),
+    ("pass = {}", KEY),
+    ('Authorization: Digest username="me", response="{}"', made(32, HEX)),
+    ("密钥：{}", KEY),
 ]
 PASSWORD_PLACES = [
     "DB_PASSWORD={}\nNEXT=1",
@@ -146,8 +164,15 @@ PASSWORD_PLACES = [
     "tool --password={} run",
     "machine api.example.com\n  login me\n  password {}\n",
     "machine api.example.com login me password {}",
+    "<password>{}</password>",
+    '{{"name": "DB_PASSWORD", "value": "{}"}}',
+    "密码：{}",
+    "host=h dbname=x password={} user=y",
+    'wpa: psk="{}"',
 ]
 PASSWORDS = ["Tr0ub4dor&3", "p@ss!W0rd", "x9!y", "a1b2c3d4"]
+OPTIONS = ["helm upgrade x --set auth.rootPassword={} y", "docker run -e DB_PASSWORD={} image"]
+PLACES += [(place, each) for place in OPTIONS for each in ("00Iw4Klzbvdy", "LNKAXcKKToND")]
 
 
 @pytest.mark.parametrize(
@@ -214,6 +239,17 @@ def test_a_mark_of_a_key_alone_is_no_key():
         "--password PASSWORD --token TOKEN",
         "cookie: name=value",
         "The password must have 8 characters, a sign (!) and a digit.",
+        "primary_key = user_profile_cache_v2, sort_key: created_at_desc_1",
+        "public_key: ssh-ed25519",
+        "cat /etc/passwd | sha256sum; pwd | base64 -w0",
+        "if password > 8 and token < 4: pass",
+        "<password>${DB_PASSWORD}</password> <token>None</token>",
+        '{"name": "password", "value": "{{ password }}"}',
+        "the key is called user_session_v2 and the token is invalidated_by_logout_2",
+        "| token | what it does | key | str |",
+        "grep -rn password src/app1.py",
+        "task1234567890abcdef and DeepSkyBlue = #00bfff",
+        "密码：请输入8位密码",
         "tokenizer = AutoTokenizer.from_pretrained('qwen2-0.5b')",
         "git@github.com:me/repository-2.git and https://example.com/@me/page1",
     ],
@@ -243,6 +279,21 @@ def test_ordinary_code_stays():
     )
     assert lines > 100_000
     assert changed <= lines / 50_000  # its tests hold a few made-up passwords
+
+
+def test_a_text_of_many_names_costs_little():
+    text = "key=AAAA1234bbbbCCCC" * 2_500
+    searched = []
+
+    class Counting:
+        def search(self, text, start, stop):
+            searched.append(stop - start)
+            return PATTERN.search(text, start, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secret_shapes, "KEYS", Counting())
+        REDACTOR.redact(text)
+    assert sum(searched) < 3 * len(text)
 
 
 VALUE = "q9\"w+8'e/7<r>6&t="

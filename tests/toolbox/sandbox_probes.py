@@ -21,6 +21,7 @@ NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
 PTRACE_ATTACH, KEYCTL_SEARCH, SESSION_KEYRING = 16, 10, -3
 SYS_KEYCTL, SYS_INIT_MODULE, SYS_IOPRIO_SET = 250, 175, 251
 SHM_READ_ONLY = 0o10000
+FAN_REPORT_FID, AT_FDCWD = 0x200, -100
 
 
 class RefusedError(Exception):
@@ -257,6 +258,11 @@ class Probes:
         watcher = LIBC.inotify_init1(0)
         must(watcher >= 0)
         call("inotify_add_watch", watcher, bytes(self.outside), 2)
+
+    def watch_files_outside_by_fanotify(self):
+        watcher = LIBC.fanotify_init(FAN_REPORT_FID, 0)
+        must(watcher >= 0)
+        call("fanotify_mark", watcher, 1, ctypes.c_uint64(2), AT_FDCWD, bytes(self.outside))
 
     def send_udp(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:

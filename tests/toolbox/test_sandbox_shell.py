@@ -263,6 +263,43 @@ class TestProtectedNames:
         aside = config.with_name("config.changed-during-a-command").read_text()
         assert aside == f"{before}# theirs\nevil\n"
 
+    @pytest.mark.parametrize("instead", ["nothing", "a file", "a link"])
+    def test_what_holds_it_is_replaced_meanwhile(self, tmp_path, instead):
+        work, other = tmp_path / "work", tmp_path / "other"
+        work.mkdir()
+        other.mkdir()
+        self.git(work, "init", "-q")
+        before = (work / ".git" / "config").read_text()
+
+        with Protected(work, [".git/hooks", ".git/config"]).standing() as restored:
+            (work / ".git").rename(tmp_path / "gone")
+            if instead == "a file":
+                (work / ".git").write_text("gitdir: /tmp/evil")
+            elif instead == "a link":
+                (work / ".git").symlink_to(other)
+        assert restored == [".git/hooks", ".git/config"]
+        assert (work / ".git" / "config").read_text() == before
+        assert not (work / ".git").is_symlink()
+        assert list(other.iterdir()) == []
+        assert (work / ".git.changed-during-a-command").exists() == (instead != "nothing")
+
+    def test_what_a_command_said_is_known_though_nothing_can_be_put_back(self, tmp_path):
+        work = tmp_path / "work"
+        work.mkdir()
+
+        async def both():
+            running = asyncio.ensure_future(
+                Shell(work).shell("touch ready; until [ -e go ]; do :; done; echo ran")
+            )
+            while not (work / "ready").exists():
+                await asyncio.sleep(0.001)
+            (work / "go").touch()
+            work.rename(tmp_path / "moved")
+            return await running
+
+        said = asyncio.run(both())
+        assert "ran" in said
+
     def test_what_a_person_puts_there_meanwhile_stays(self, tmp_path):
         with Protected(tmp_path, [".git/hooks"]).standing():
             (tmp_path / ".git" / "HEAD").write_text("theirs")

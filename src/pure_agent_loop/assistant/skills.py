@@ -137,7 +137,7 @@ class SkillsLoader:
             self._look_in(self._user, trusted=True)
 
     def _look_in(self, folder: Path, *, trusted: bool) -> None:
-        for number, place in enumerate(_skill_folders(folder)):
+        for number, place in enumerate(skill_folders(folder)):
             if number >= MAX_SKILLS:
                 self.problems.append(SkillProblem(folder, f"Only the first {MAX_SKILLS} skills were read."))
                 return
@@ -268,7 +268,12 @@ def bundled_files(folder: Path, limit: int = MAX_LISTED_FILES) -> list[str]:
     return found
 
 
-def _skill_folders(folder: Path) -> Iterator[Path]:
+def skill_folders(folder: Path) -> Iterator[Path]:
+    """The folders of skills in a folder.
+
+    Args:
+        folder: It may be missing.
+    """
     try:
         places = sorted(folder.iterdir())
     except OSError:

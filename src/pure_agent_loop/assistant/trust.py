@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.assistant.notes import Note, project_notes
-from pure_agent_loop.assistant.skills import PROJECT_FOLDER
+from pure_agent_loop.assistant.skills import PROJECT_FOLDER, skill_folders
 from pure_agent_loop.support.paths import data_folder, private_folder
 
 _MOST_NAMES = 8
@@ -49,9 +49,11 @@ def guidance_of(workspace: Path) -> Guidance:
 def _files(workspace: Path, notes: tuple[Note, ...]) -> Iterator[tuple[str, bytes]]:
     for note in notes:
         yield note.name, note.text.encode()
-    for path in sorted((workspace / PROJECT_FOLDER).rglob("*")):
-        if path.is_file():
-            yield path.relative_to(workspace).as_posix(), _digest(path)
+    for skill in skill_folders(workspace / PROJECT_FOLDER):
+        place = skill.resolve()  # a skill may be a link, and what is behind it counts
+        for path in sorted(place.rglob("*")):
+            if path.is_file():
+                yield f"{PROJECT_FOLDER}/{skill.name}/{path.relative_to(place).as_posix()}", _digest(path)
 
 
 def _digest(path: Path) -> bytes:

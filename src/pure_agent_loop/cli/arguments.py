@@ -90,6 +90,15 @@ def add_endpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
 
 
+def add_any_folder(group: Any) -> None:
+    """Add ``--any-folder``."""
+    group.add_argument(
+        "--any-folder",
+        action="store_true",
+        help="work also in a home, in a folder for everybody, or in one with keys in it",
+    )
+
+
 def add_model_choice(group: argparse._ArgumentGroup) -> None:
     """Add the options that say which model and how it is asked."""
     from pure_agent_loop.llm.profiles import THINKING_LEVELS

@@ -22,6 +22,7 @@ from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_tools, workspace_tools
+from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents import SubagentManager
@@ -79,6 +80,8 @@ def make_toolset(
         if options.subagents or options.subagents_from:
             raise ConfigError("--subagents are given tasks by a tool. Leave out --no-tools and --tools none.")
         return Toolset(own, audit=_audit(options, None, output) if own else None, own=own)
+    if not options.any_folder:
+        check_workspace(workspace)
     subagents = _subagents(options, workspace)
     if options.tools == "read":
         read = [*starter_tools(workspace), *own]

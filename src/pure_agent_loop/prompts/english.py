@@ -117,7 +117,7 @@ to get its result as an Observation; or, once you know the answer or no tool hel
         "max_steps": "The step limit is reached.",
         "max_tool_calls": "The limit of tool calls is reached.",
         "token_limit": "The token limit is reached.",
-        "budget": "The budget of time or money is used up.",
+        "budget": "The budget is used up.",
         "permission_denied": "The calls needed were not allowed.",
         "doom_loop": "The model went round in circles.",
         "output_limit": "The answer was cut off at the output limit.",

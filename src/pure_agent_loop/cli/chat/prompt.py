@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +21,7 @@ from pure_agent_loop.cli.chat.completion import Completions
 from pure_agent_loop.cli.chat.output import sparing_output
 from pure_agent_loop.cli.chat.pasted import Chips
 from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.paths import data_folder, private_folder
 
 if TYPE_CHECKING:
@@ -249,6 +252,7 @@ class Prompt:
     def edit(self) -> None:
         """Open the person's editor on the input."""
         self.put(self.chips.unfold(self.buffer.text))  # the whole text, also of a paste
+        name_editors_by_path()
         self.buffer.open_in_editor()
 
     def _paste_image(self) -> None:
@@ -307,3 +311,13 @@ def _history_of(workspace: Path) -> Path | None:
     except OSError:
         return None
     return path
+
+
+def name_editors_by_path() -> None:
+    """Say in ``VISUAL`` and ``EDITOR`` where they are: a `PATH` may name the working folder."""
+    for name in ("VISUAL", "EDITOR"):
+        with suppress(ValueError):  # quotes that do not close
+            words = shlex.split(os.environ.get(name, ""))
+            if words and "/" not in words[0]:
+                program = find_program(words[0])
+                os.environ[name] = shlex.join([program, *words[1:]]) if program else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.arguments import (
+    add_any_folder,
     add_database,
     add_limits,
     add_model_choice,
@@ -196,11 +197,7 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
         help="what holds commands back (default: the best there is here)",
     )
     group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
-    group.add_argument(
-        "--any-folder",
-        action="store_true",
-        help="work also in a home, in a folder for everybody, or in one with keys in it",
-    )
+    add_any_folder(group)
     group.add_argument(
         "--trust-folder",
         action="store_true",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS, add_endpoint, describe
+from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS, add_any_folder, add_endpoint, describe
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.worker import load_agents
 from pure_agent_loop.cli.exits import DONE
@@ -22,6 +22,7 @@ from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.toolbox import starter_tools
+from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 
 DEFAULT_PORT = 8484
 TOKEN_VARIABLE = "PAL_SERVER_TOKEN"  # noqa: S105 - the name of a variable
@@ -56,6 +57,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     add_endpoint(parser.add_argument_group("model of the default agent"))
     work = parser.add_argument_group("work")
+    add_any_folder(work)
     work.add_argument(
         "--database",
         metavar="URL",
@@ -139,6 +141,8 @@ def serve(options: argparse.Namespace, output: Output) -> int:
 
 
 def _default(options: argparse.Namespace, output: Output) -> dict[str, Agent]:
+    if not options.any_folder:
+        check_workspace(Path.cwd())
     choice = choose(options.model, options.base_url, "off", os.environ, output, options.configured)
     limits = LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None)
     return {"default": Agent(llm=choice.client, tools=starter_tools("."), limits=limits, audit=AuditLog())}

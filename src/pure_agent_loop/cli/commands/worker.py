@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.cli.arguments import add_any_folder
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.commands.run import make_agent
@@ -26,6 +27,7 @@ from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.numbers import positive, seconds
 from pure_agent_loop.toolbox import starter_tools
+from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 
 MOST_SECONDS = 86_400
 _DEFAULT_AGENT = "default"
@@ -40,6 +42,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         help="an agent, a dict of agents by name, or a function that makes one of them; "
         "without it there is the agent 'default', with the model of 'pal run' and tools that only read",
     )
+    add_any_folder(parser)
     parser.add_argument(
         "--concurrency",
         type=positive,
@@ -72,7 +75,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
 
 def worker(options: argparse.Namespace, output: Output) -> int:
     """Work until a signal ends it; return the exit code."""
-    agents = load_agents(options.agents, output)
+    agents = load_agents(options.agents, output, any_folder=options.any_folder)
     engine = Engine(
         options.database,
         agents=agents,
@@ -110,18 +113,19 @@ def _rate(text: str) -> tuple[str, Rate]:
         ) from error
 
 
-def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
+def load_agents(where: str | None, output: Output, *, any_folder: bool = False) -> dict[str, Agent]:
     """The agents by name; if none are named, one with the model of ``pal run`` that reads this folder.
 
     Args:
         where: MODULE:NAME; None for none.
         output: Told which model is used.
+        any_folder: Read also a home, or another folder that is no project's.
 
     Raises:
         PureAgentLoopError: They cannot be loaded, or there is no model.
     """
     if where is None:
-        return {_DEFAULT_AGENT: _default_agent(output)}
+        return {_DEFAULT_AGENT: _default_agent(output, any_folder)}
     found = load_object("--agents", where)
     if isinstance(found, Agent):
         return {_DEFAULT_AGENT: found}
@@ -133,10 +137,12 @@ def load_agents(where: str | None, output: Output) -> dict[str, Agent]:
     )
 
 
-def _default_agent(output: Output) -> Agent:
+def _default_agent(output: Output, any_folder: bool) -> Agent:
     """With what ``pal.toml`` says of the model, the limits and the rules; the tools only read."""
     options = parser_of("run").parse_args([])
     options.given = frozenset()
+    if not any_folder:
+        check_workspace(Path.cwd())
     configure(options, output, Path.cwd(), None)
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     toolset = Toolset(starter_tools(Path.cwd()), audit=AuditLog())

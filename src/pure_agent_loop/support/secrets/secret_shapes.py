@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import log2
+from typing import AnyStr
 
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
@@ -26,20 +27,25 @@ _REST = re.compile(r"[A-Za-z0-9_./+~%=:-]{0,4000}")
 _DIGIT, _LETTER, _SIGN = re.compile("[0-9]"), re.compile("[A-Za-z]"), re.compile(r"[!@#$%^&*?+~|]")
 
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
-_OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|%3[AaDd])\s{{0,5}}"
+_OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
+# An element of XML, a name and a value as two fields, a column; a sentence or `ENV NAME value`.
+_FIELDS = rf"{_OPERATOR}|>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
+_WIDE = rf"(?:{_FIELDS}|\s{{0,5}}(?:\||\t)\s{{0,5}})"
 _NAMES = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|amz-signature|cookie|bearer|\bsig\b|\bdsn\b"
-    r"|(?:api|access|private|secret|account|shared|encryption|encrypt|signing|master|service|subscription"
-    r"|client|auth|license|licence|storage|admin|deploy|webhook|session|user)(?:[_. -]?access)?[_. -]?key",
+    r"password|passwd|passphrase|secret|token|credential|amz-signature|cookie|bearer"
+    r"|(?:\b|_)(?:sig|dsn|auth|pass|pw|pat|psk)\b|[a-z]{2,20}[_. -]key|(?-i:[a-z]Key)"
+    r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
     re.I,
 )
-_STEMS = (b"key", b"token", b"secret", b"pass", b"credential", b"sig", b"cookie", b"bearer", b"dsn")
-_ASSIGNED = re.compile(rf"[\w-]{{0,30}}{_OPERATOR}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_STEM = re.compile(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
+_ASSIGNED = re.compile(rf"[\w-]{{0,30}}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
 _GIVEN = re.compile(rf"[\w-]{{0,30}}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_SAID = re.compile(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
 _OPTION = re.compile(r"(?<![\w-])--?[\w-]{0,30}\Z")
 _BEARER = re.compile(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
 _AUTHORISED = re.compile(
-    rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z]{{2,20}} {{1,3}})?([A-Za-z0-9._~+/=:-]{{8,4000}})"
+    rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z0-9-]{{2,20}} {{1,3}})?"
+    r"((?:[\w-]{1,40}=\\?\"[^\"\n]{0,2000}\"[, ]{0,3}){2,40}|[A-Za-z0-9._~+/=:-]{8,4000})"
 )
 _COOKIE = re.compile(
     rf"{_OPERATOR}{_QUOTE}([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
@@ -82,7 +88,7 @@ def remove_shapes(text: str, mark: str) -> str:
     return _cut(text, sorted(spans), mark) if spans else text
 
 
-def _found(data: bytes, word: bytes) -> Iterator[int]:
+def _found(data: AnyStr, word: AnyStr) -> Iterator[int]:
     at = data.find(word)
     while at >= 0:
         yield at
@@ -91,33 +97,38 @@ def _found(data: bytes, word: bytes) -> Iterator[int]:
 
 def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
     runs = data.translate(_RUN)
-    at = runs.find(_SHORTEST)
+    at, searched = runs.find(_SHORTEST), 0
     while at >= 0:
         end = runs.find(b" ", at)
         end = len(text) if end < 0 else end
         if _DIGIT.search(text, at, min(end, at + _SEEN)):
             near = lowered[max(0, at - _NEAR) : end]
-            span = _key(text, at, end) or (any(stem in near for stem in _STEMS) and _value(text, at, end))
+            span = None
+            if end + _SEEN > searched:  # else it was searched along with a run before it
+                span, searched = _key(text, at, end)
+            span = span or (_value(text, at, end) if _STEM.search(near) else None)
             if span:
                 yield span
                 end = max(end, span[1])
         at = runs.find(_SHORTEST, end)
 
 
-def _key(text: str, at: int, end: int) -> tuple[int, int] | None:
+def _key(text: str, at: int, end: int) -> tuple[tuple[int, int] | None, int]:
+    """Where a key stands, and up to where there is none."""
     rest = _REST.match(text, end)
     assert rest is not None  # it may be empty
-    key = KEYS.search(text, max(0, at - 12), min(rest.end() + 1, at + _SEEN + 4000))
+    stop = min(rest.end() + 1, at + _SEEN + 4000)
+    key = KEYS.search(text, max(0, at - 12), stop)
     if key and key.end() > at and not (key[0].startswith("sk-") and _has_words(key[0])):
-        return key.span()
-    return None
+        return key.span(), 0
+    return None, 0 if key else stop
 
 
 def _value(text: str, at: int, end: int) -> tuple[int, int] | None:
     for name in _NAMES.finditer(text, max(0, at - _NEAR), end):
         span = _named(text, name, at)
         if span is not None:
-            return span
+            return span[0], max(span[1], end)
     return None
 
 
@@ -126,16 +137,17 @@ def _named(text: str, name: re.Match[str], at: int) -> tuple[int, int] | None:
     word, pattern = name[0].lower(), _ASSIGNED
     if word == "bearer":
         pattern = _BEARER
-    elif not _ASSIGNED.match(text, name.end()) and _OPTION.search(
-        text, max(0, name.start() - 40), name.start()
-    ):
-        pattern = _GIVEN
+    elif not _ASSIGNED.match(text, name.end()):
+        is_option = _OPTION.search(text, max(0, name.start() - 40), name.start())
+        pattern = _GIVEN if is_option else _SAID
     value = pattern.match(text, name.end())
     if value is None or value.end(1) <= at:
         return None
     if word == "token" and _TOKENIZER.match(text, name.end()):
         return None
     if _NO_SECRET.search(text, max(0, name.start() - 20), name.start()):
+        return None
+    if pattern is _SAID and _has_words(value[1]):
         return None
     is_secret = looks_random(value[1]) and ("passw" in word or not _is_name(value[1])) and not _is_code(value)
     return value.span(1) if is_secret else None
@@ -172,8 +184,8 @@ def _headers(text: str, lowered: bytes) -> _Spans:
 
 # A password may be short and have any sign in it, so that what stands around it must tell more.
 _PASSWORD = re.compile(
-    rf"(?:(?:word|wd|phrase|code)[\w-]{{0,30}}|(?<![A-Za-z]pass)(?![A-Za-z])|(?<=pwd)[\w-]{{0,30}})"
-    rf"(?:({_OPERATOR})(?:[bru]{{1,2}}(?=[\"']))?|({_QUOTE}[ ]{{1,3}}))"
+    rf"(?:(?:word|wd|phrase|code)[\w-]{{0,30}}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd)[\w-]{{0,30}}|(?<=密码|口令))"
+    rf"(?:({_FIELDS})(?:[bru]{{1,2}}(?=[\"']))?|({_QUOTE}[ ]{{1,3}}))"
     r"(?:(?P<quote>\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);)(?P<inside>[^\s\"'`]{4,200}?)(?P=quote)"
     r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
     re.I,
@@ -181,13 +193,15 @@ _PASSWORD = re.compile(
 _NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
 _NOT_ONE = re.compile(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
 _FILE_NAME = re.compile(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
+_SETTING = re.compile(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
+_PAIR = re.compile(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
 _NETRC = re.compile(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
 
 
 def _passwords(text: str, lowered: bytes) -> _Spans:
-    for word in (b"pass", b"pwd", b"secret"):
+    for word in (b"pass", b"pwd", b"psk", b"secret", "密码", "口令"):
         done = 0
-        for at in _found(lowered, word):
+        for at in _found(lowered, word) if isinstance(word, bytes) else _found(text, word):
             if at < done:
                 continue
             match = (_SECRET if word == b"secret" else _PASSWORD).match(text, at + len(word))
@@ -220,24 +234,29 @@ def _password(text: str, at: int, match: re.Match[str]) -> tuple[int, int] | Non
     if not is_file:
         value = value[: next((found.start() for found in _NEXT_FIELD.finditer(value)), None)]
     end = start + len(value)
-    is_option = operator is None or _OPTION.search(line) is not None
+    is_option = operator is None or (_OPTION.search(line) or _SETTING.search(line)) is not None
     return (start, end) if _is_password(text, value, end, operator, is_option) else None
 
 
 def _is_password(text: str, value: str, end: int, operator: str | None, is_option: bool) -> bool:
-    if (
-        len(value) < 4
-        or _NOT_ONE.match(value)
-        or not _LETTER.search(value)
-        or text[end : end + 1] in ("(", "[")
-    ):
+    after = text[end : end + 1]
+    if len(value) < 4 or _NOT_ONE.match(value) or not _LETTER.search(value) or after in ("(", "["):
         return False
-    has_digit = _DIGIT.search(value) is not None
-    if _DOTTED.fullmatch(value):
-        is_last = text[end : end + 1] in ("", "\n", "\r", ";", "&", '"', "'", "\\") or is_option
-        is_tight = operator in ("=", ":", None) or (operator or "").strip() == ":"
-        return has_digit and is_last and is_tight and "pass" not in value.lower() and "." not in value
-    return bool(has_digit and _SIGN.search(value)) or (looks_random(value) and len(value) >= 16)
+    if not _DOTTED.fullmatch(value):
+        has_sign = _DIGIT.search(value) and _SIGN.search(value)
+        return bool(has_sign) or (_is_mixed(value) and not value.startswith("0x"))
+    if "." in value or "pass" in value.lower():
+        return False
+    is_last = after in ("", "\n", "\r", ";", "&", '"', "'", "\\", "<") or is_option or _PAIR.match(text, end)
+    is_tight = operator in ("=", ":", ">", None) or (operator or "").strip() in (":", "：")
+    return bool(is_last and is_tight and (_DIGIT.search(value) or _is_camel(value))) or (
+        len(value) >= 16 and looks_random(value) and not _has_words(value)
+    )
+
+
+def _is_camel(value: str) -> bool:
+    """True for large and small letters that are no words."""
+    return len(value) >= 8 and value[1:].upper() != value[1:] != value[1:].lower() and not _has_words(value)
 
 
 def _is_mixed(value: str) -> bool:

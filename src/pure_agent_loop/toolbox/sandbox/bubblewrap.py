@@ -97,7 +97,7 @@ class Bubblewrap:
 
 
 def check_workspace(root: Path) -> None:
-    """A workspace is what commands may change: no home, no folder for all, none that holds keys.
+    """A workspace is what a model may read and change: no home, no folder for all, none that holds keys.
 
     Raises:
         ConfigError: It is one, or a part of the system.
@@ -109,7 +109,7 @@ def check_workspace(root: Path) -> None:
     what = what or ("a folder with keys in it (.ssh)" if (root / ".ssh").exists() else "")
     if what:
         raise ConfigError(
-            f"workspace_root={str(root)!r} is {what}, and commands could change all in it. Choose a "
+            f"workspace_root={str(root)!r} is {what}, and all in it could be read or changed. Choose a "
             "project's folder, or say any_folder=True (--any-folder) if that is what you want."
         )
 

@@ -91,9 +91,24 @@ class Protected:
                     self._places.take(missing)
             before = {name: _content(name) for name in map(self._root.joinpath, map("/".join, self._names))}
             yield restored
-            restored += [
-                str(path.relative_to(self._root)) for path in before if _put_back(path, before[path])
-            ]
+            restored += [name for path in before if (name := self._put_back(path, before[path]))]
+
+    def _put_back(self, path: Path, before: Content | None) -> str:
+        """Restore a name if it was changed; what is there is kept beside it. Returns the name then."""
+        if before is None or _content(path) == before:
+            return ""
+        name = path.relative_to(self._root)
+        try:
+            for way in (*reversed(name.parents[:-1]), name):
+                at = self._root / way
+                if os.path.lexists(at) and (at == path or at.is_symlink() or not at.is_dir()):
+                    _put_aside(at)
+                if at != path:
+                    at.mkdir(exist_ok=True)
+            _write(before)
+        except OSError as error:  # the command ran, and what it said has to be known
+            return f"{name} ({error.strerror}!)"
+        return str(name)
 
     def _first_missing(self, parts: Sequence[str]) -> Path | None:
         empty = self._places.listed()
@@ -177,17 +192,14 @@ def _content(path: Path) -> Content | None:
     return found
 
 
-def _put_back(path: Path, before: Content | None) -> bool:
-    """Restore a name if it was changed; what is there now is kept beside it. Returns whether it was."""
-    if before is None or _content(path) == before:
-        return False
-    if os.path.lexists(path):
-        aside = path.with_name(path.name + _ASIDE)
-        with suppress(OSError):
-            shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink(
-                missing_ok=True
-            )
-        path.rename(aside)
+def _put_aside(path: Path) -> None:
+    aside = path.with_name(path.name + _ASIDE)
+    with suppress(OSError):
+        shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink(missing_ok=True)
+    path.rename(aside)
+
+
+def _write(before: Content) -> None:
     for name, (mode, content) in before.items():  # parents stand before what is in them
         at = Path(name)
         if mode & 0o170000 == 0o040000:
@@ -197,4 +209,3 @@ def _put_back(path: Path, before: Content | None) -> bool:
         else:
             at.write_bytes(content)
             at.chmod(mode & 0o7777)
-    return True

@@ -29,10 +29,11 @@ _ABOUT = (
 )
 # What every process of this machine has in common, where there is no namespace of its own: shared memory
 # (shmget, shmat, shmctl), semaphores (semget, semop, semctl, semtimedop), message queues (msgget, msgsnd,
-# msgrcv, msgctl, mq_open, mq_unlink), and what happens to files outside (inotify_init, inotify_init1).
+# msgrcv, msgctl, mq_open, mq_unlink), and what happens to files outside (inotify_init, inotify_init1,
+# fanotify_init).
 _SHARED = (
     *((29, 194), (30, 196), (31, 195), (64, 190), (65, 193), (66, 191), (220, 192), (68, 186), (69, 189)),
-    *((70, 188), (71, 187), (240, 180), (241, 181), (253, None), (294, 26)),
+    *((70, 188), (71, 187), (240, 180), (241, 181), (253, None), (294, 26), (300, 262)),
 )
 # What changes a file without writing to it: chmod, fchmod, fchmodat, fchmodat2, chown, fchown, lchown,
 # fchownat, utime, utimes, futimesat, utimensat, setxattr, lsetxattr, fsetxattr, setxattrat, removexattr,
