@@ -155,7 +155,7 @@ async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     if not request.scope["state"]["person"].may("operate"):
         raise Problem(403, "This needs the role 'operate'.")
-    text = service.metrics.text(service.hub.runs.values())
+    text = service.metrics.text(service.hub.open_runs)
     return PlainTextResponse(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

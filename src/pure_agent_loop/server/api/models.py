@@ -316,7 +316,7 @@ class Used(Answer):
 
 
 class Usage(Answer):
-    """What the runs that are known used."""
+    """What the runs that have ended used."""
 
     agents: list[Used]
     people: list[Used]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,7 +99,7 @@ class Turn:
             raise
         except PureAgentLoopError as error:
             raise Problem(400, safe_str(error)) from error
-        self._before = self._run.state.usage
+        self._before = self._run.state.usage, self._run.state.ledger.cost
 
     def _first(self) -> Run[Any]:
         wanted, last = self.wanted, self.wanted.messages[-1]
@@ -125,6 +125,24 @@ class Turn:
     def _going_on(self, state: dict[str, Any]) -> Run[Any]:
         return self._agent.prepare(None, state=state, cancel_token=self.token, **self._settings)
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Count it among the runs of the server, and what it used.
+
+        Raises:
+            Problem: There is no room.
+        """
+        with self.service.hub.guest(self.person, self.wanted.agent) as info:
+            try:
+                yield
+            finally:
+                state, (usage, cost) = self._run.state, self._before
+                info.stop_reason = state.stop_reason or "cancelled"
+                info.tokens, info.cost = (
+                    state.usage.total_tokens - usage.total_tokens,
+                    state.ledger.cost - cost,
+                )
+
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """Run, and say what comes of it. Leaving it stops the run."""
         run = self._run
@@ -138,7 +156,7 @@ class Turn:
                 break
             for question in result.questions:  # nobody is there who could say yes
                 result.state.answer_permission(question.call_id, Permission("deny", say("nobody_to_ask")))
-            run = self._going_on(result.state.to_dict())
+            run = self._run = self._going_on(result.state.to_dict())
         for piece in self._rest(result.content, result.state.answer.note):
             yield piece
         self._end(result)
@@ -184,7 +202,7 @@ class Turn:
         return self._text(rest)
 
     def _end(self, result: Any) -> None:
-        used, before = result.usage, self._before
+        used, before = result.usage, self._before[0]
         self.usage = TokenUsage(
             used.prompt_tokens - before.prompt_tokens,
             used.completion_tokens - before.completion_tokens,
