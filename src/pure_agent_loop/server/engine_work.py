@@ -91,8 +91,12 @@ class EngineWork:
         except PureAgentLoopError as error:
             hub.outcome(info, failed_with(error))
             return
-        questions = [asdict(each) for each in found.questions]
-        about = {"content": found.content, "error": found.error, "questions": questions}
+        about = {
+            "content": found.content,
+            "error": found.error,
+            "questions": [asdict(each) for each in found.questions],
+            "open_calls": [each.to_dict() for each in found.open_calls],
+        }
         hub.outcome(info, {**found.details, **about, "stop_reason": found.stop_reason or found.status})
 
     async def _followed(self, hub: Hub, info: RunInfo) -> TaskInfo | None:

@@ -293,6 +293,7 @@ class Hub:
             return
         self.note(info, state=state, stop_reason=reason, **changes)
         calls = [each["call_id"] for each in result.get("questions") or ()]
+        calls += [each["id"] for each in result.get("open_calls") or ()]
         self.channel(info.session).add(own_event(RUN_STATE, state=state, calls=calls), info.id)
 
     def _end(self, info: RunInfo, state: str, reason: str, error: str = "", **changes: Any) -> None:

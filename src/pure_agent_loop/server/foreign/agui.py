@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import IGNORED, ChatMessage, Open, read_messages
-from pure_agent_loop.server.foreign.turn import Piece, Turn
+from pure_agent_loop.server.foreign.turn import Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
 from pure_agent_loop.server.problems import Problem
 
@@ -24,7 +24,7 @@ from pure_agent_loop.server.problems import Problem
 class ToolAbout(Open):
     """A tool of the page."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     description: str = ""
     parameters: dict[str, Any] | None = None
 
@@ -40,7 +40,7 @@ class AguiMessage(Open):
     """A message."""
 
     id: str
-    role: str
+    role: Literal["system", "developer", "user", "assistant", "tool", "activity", "reasoning"]
     content: str | list[dict[str, Any]] | None = None
     toolCalls: list[dict[str, Any]] | None = None  # noqa: N815 - a name of the protocol
     toolCallId: str | None = None  # noqa: N815
@@ -67,6 +67,7 @@ async def _run(asked: Asked) -> Response:
         raise Problem(422, "resume: runs of this server are never interrupted. Leave it out.", param="resume")
     given = asked.request.query_params.get("agent")
     name = given if given is not None else next(iter(asked.service.hub.agents))
+    agent_named(asked, name)
     system, messages = read_messages([_message(each) for each in body.messages if each.role not in _SHOWN])
     told = [say("context_item", about=each.description, value=each.value) for each in body.context]
     system = "\n\n".join(filter(None, [system, *told]))
@@ -88,12 +89,9 @@ def _message(given: AguiMessage) -> ChatMessage:
     content = given.content
     if isinstance(content, list):
         content = [_part(each) for each in content]
-    try:
-        return ChatMessage.model_validate(
-            {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": given.toolCallId}
-        )
-    except ValueError as error:
-        raise Problem(422, f"messages: {given.role!r:.40} is no role.", param="messages") from error
+    return ChatMessage.model_validate(
+        {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": given.toolCallId}
+    )
 
 
 def _part(given: dict[str, Any]) -> dict[str, Any]:

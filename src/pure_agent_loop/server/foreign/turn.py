@@ -8,6 +8,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
@@ -59,6 +60,19 @@ class OutsideCall:
     args: dict[str, Any]
 
 
+def agent_named(asked: Asked, name: str) -> Agent:
+    """The agent that a request is for; whether there is one is said before anything else about it.
+
+    Raises:
+        Problem: There is none.
+    """
+    agents = asked.service.hub.agents
+    if name not in agents:
+        why = f"There is no agent {name!r:.80}. There are: {', '.join(agents)}."
+        raise Problem(404, why, param="model", code="model_not_found")
+    return agents[name]
+
+
 class Turn:
     """A run for a request.
 
@@ -79,15 +93,7 @@ class Turn:
         self.status = 500  # of the error
         self.calls: list[OutsideCall] = []
         self.usage = TokenUsage.zero()
-        agents = self.service.hub.agents
-        if wanted.agent not in agents:
-            raise Problem(
-                404,
-                f"There is no agent {wanted.agent!r:.80}. There are: {', '.join(agents)}.",
-                param="model",
-                code="model_not_found",
-            )
-        self._agent = agents[wanted.agent]
+        self._agent = agent_named(asked, wanted.agent)
         self._settings = wanted.settings(self._agent)
         self._outside = {each.name for each in wanted.tools}
         self._sight: Sight = self.service.settings.sight_of(self.person)
