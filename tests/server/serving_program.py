@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from pure_agent_loop import Agent, PermissionRules, RunContext, Tool, tool
+from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.server import Person, create_app
 from pure_agent_loop.server.people import hash_of
 from pure_agent_loop.server.serving import Serving, bound, config_for
@@ -77,6 +78,7 @@ def agent() -> Agent:
         given["model"],
         tools=[add, hold, danger, wonder, put, elsewhere],
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
+        audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
         permission_rules=PermissionRules(ask=["danger"]),
     )

@@ -41,6 +41,19 @@ def test_a_run_its_events_and_its_records(server):
         assert client.get(f"/api/runs/{again['id']}").json()["content"] == "Hello there."
 
 
+def test_the_fleet(server):
+    with server.client() as client:
+        run = begin(client, "hold fleet")
+        take_until(client, run["id"], [], "action", "hold")
+        found = client.get("/api/fleet").json()
+        (worker,) = found["workers"]
+        assert worker["runs"] == found["states"]["running"] == 1
+        assert [each["agents"] for each in found["queues"]] == [["helper", "other"]]
+        assert found["runs"][0]["session"] == run["session"]
+        (server.folder / "fleet").touch()
+        assert events_of(client, run["id"])[-1]["data"]["state"] == "completed"
+
+
 def test_a_question_is_answered(server):
     with server.client() as client:
         run = begin(client, "danger thing")

@@ -54,6 +54,14 @@ class EngineWork:
         """What workers run again and again."""
         return self._engine.schedules
 
+    def fleet(self, limit: int) -> tuple[list[TaskInfo], dict[str, str]]:
+        """The newest runs, and the queue of each agent that workers have had.
+
+        Raises:
+            DurableError: The database cannot be used.
+        """
+        return self._engine.tasks(limit=limit), self._engine._client.agents()  # one package
+
     async def start(self) -> None:
         """Begin to work."""
         await asyncio.to_thread(self._engine.start)

@@ -387,6 +387,15 @@ class Hub:
         for channel in self._channels.values():
             channel.wake()
 
+    @property
+    def folders(self) -> Mapping[str, str]:
+        """The folders that people put sessions into, by session."""
+        return self._file.folders
+
+    def put_in_folder(self, session: str, folder: str) -> None:
+        """Put a session into a folder of the list; empty for none."""
+        self._file.put_in_folder(session, folder)
+
     def forget_session(self, session: str) -> None:
         """A session was deleted: its events go too."""
         self.channel(session).delete()

@@ -128,6 +128,7 @@ class RunsFile:
                 f"Another server works in {folder}. Give this one a folder of its own: folder= (--folder)."
             )
         self.sums: dict[tuple[str, str], tuple[int, int, float]] = {}
+        self.folders: dict[str, str] = {}
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
         for each in self.runs.values():
@@ -144,6 +145,9 @@ class RunsFile:
                 if "used" in about:
                     self._add_up(*about["used"])
                     continue
+                if "folder" in about:
+                    self._put_in_folder(*about["folder"])
+                    continue
                 info = RunInfo(**about)
             except (ValueError, TypeError):
                 continue  # torn when the process was killed
@@ -159,7 +163,8 @@ class RunsFile:
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.writelines(_line(each) for each in self.runs.values())
-            file.writelines(_used(*name, *used) for name, used in self.sums.items())
+            file.writelines(_other("used", *name, *used) for name, used in self.sums.items())
+            file.writelines(_other("folder", *each) for each in self.folders.items())
         new.replace(self._path)
         return self._path.open("ab", buffering=0)
 
@@ -187,7 +192,22 @@ class RunsFile:
         """
         used = (info.agent, info.owner, 1, info.tokens, info.cost)
         self._add_up(*used)
-        self._file.write(_used(*used))
+        self._file.write(_other("used", *used))
+
+    def put_in_folder(self, session: str, folder: str) -> None:
+        """Keep in which folder a session is; empty for none.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._put_in_folder(session, folder)
+        self._file.write(_other("folder", session, folder))
+
+    def _put_in_folder(self, session: str, folder: str) -> None:
+        if folder:
+            self.folders[session] = folder
+        else:
+            self.folders.pop(session, None)
 
     def _add_up(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
         before = self.sums.get((agent, owner), (0, 0, 0.0))
@@ -209,6 +229,7 @@ class RunsFile:
     def forget_session(self, session: str) -> None:
         """A session was deleted."""
         self._drop(self.of_session(session))
+        self.folders.pop(session, None)
         self._file.close()
         self._file = self._rewritten()
 
@@ -235,8 +256,8 @@ def _place(info: RunInfo) -> str:
     return info.key.partition(":")[0]
 
 
-def _used(*used: str | float) -> bytes:
-    return json.dumps({"used": used}, separators=(",", ":")).encode() + b"\n"
+def _other(kind: str, *values: str | float) -> bytes:
+    return json.dumps({kind: values}, separators=(",", ":")).encode() + b"\n"
 
 
 def _line(info: RunInfo) -> bytes:

@@ -119,6 +119,11 @@ async def _tasks(asked: Asked) -> models.Tasks:
     from pure_agent_loop.subagents.tasks import TaskStore
 
     found = await asyncio.to_thread(TaskStore().list)
+    sight = asked.service.settings.sight_of(asked.person)
+    mine: set[str] = set()  # sessions of subagents, whose own subagents belong to the same person
+    for each in sorted(found, key=lambda each: each.created):
+        if each.session_id and (asked.person.owns(each.parent) or each.parent in mine):
+            mine.add(each.session_id)
     return models.Tasks(
         tasks=[
             models.Task(
@@ -126,12 +131,15 @@ async def _tasks(asked: Asked) -> models.Tasks:
                 agent=each.agent,
                 state=each.state,
                 session=each.parent,
+                own_session=each.session_id,
                 created=each.created,
+                ended=each.ended,
+                last_tool=each.last_tool if sight.full else "",
                 calls=each.calls,
                 tokens=each.tokens,
             )
             for each in found
-            if asked.person.owns(each.parent)
+            if asked.person.owns(each.parent) or each.parent in mine
         ][: asked.query.limit]
     )
 
