@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.server.channel import Channel
-from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, own_event
+from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERED, own_event
 from pure_agent_loop.server.event_file import EventFile
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import Person
@@ -317,7 +317,9 @@ class Hub:
             raise Problem(409, "This run is not at work.", state=info.state)
         if info.durable:
             raise Problem(409, "A run of the engine cannot be steered; send a message when it has ended.")
-        live.inbox.put(text, when="end" if at_end else "step")
+        when: Literal["end", "step"] = "end" if at_end else "step"
+        live.inbox.put(text, when=when)
+        live.tell(own_event(STEERED, text=text, when=when))
 
     async def stop(self, info: RunInfo, reason: str = "") -> None:
         """Stop a run. One that has ended stays as it is."""

@@ -18,7 +18,6 @@ from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import IGNORED, ChatMessage, Open, read_messages
 from pure_agent_loop.server.foreign.turn import Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem
 
 
 class ToolAbout(Open):
@@ -36,14 +35,23 @@ class ContextItem(Open):
     value: str
 
 
-class AguiMessage(Open):
-    """A message."""
-
+class _Message(Open):
     id: str
-    role: Literal["system", "developer", "user", "assistant", "tool", "activity", "reasoning"]
     content: str | list[dict[str, Any]] | None = None
     toolCalls: list[dict[str, Any]] | None = None  # noqa: N815 - a name of the protocol
-    toolCallId: str | None = None  # noqa: N815
+
+
+class AguiMessage(_Message):
+    """A message."""
+
+    role: Literal["system", "developer", "user", "assistant", "activity", "reasoning"]
+
+
+class AguiResult(_Message):
+    """What a tool of the page has said."""
+
+    role: Literal["tool"]
+    toolCallId: Annotated[str, Field(min_length=1)]  # noqa: N815
 
 
 class AguiBody(Open):
@@ -53,18 +61,16 @@ class AguiBody(Open):
     runId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815
     parentRunId: str | None = None  # noqa: N815
     protocolVersion: str | None = None  # noqa: N815
-    messages: Annotated[list[AguiMessage], Field(min_length=1)]
+    messages: Annotated[list[AguiMessage | AguiResult], Field(min_length=1)]
     tools: Annotated[list[ToolAbout], Field(default_factory=list)]
     context: Annotated[list[ContextItem], Field(default_factory=list)]
     state: Any = None
     forwardedProps: Any = None  # noqa: N815
-    resume: list[dict[str, Any]] | None = None
+    resume: Annotated[list[Any], Field(max_length=0)] | None = None  # runs are never interrupted here
 
 
 async def _run(asked: Asked) -> Response:
     body: AguiBody = asked.body
-    if body.resume:
-        raise Problem(422, "resume: runs of this server are never interrupted. Leave it out.", param="resume")
     given = asked.request.query_params.get("agent")
     name = given if given is not None else next(iter(asked.service.hub.agents))
     agent_named(asked, name)
@@ -82,15 +88,16 @@ async def _run(asked: Asked) -> Response:
 _SHOWN = ("activity", "reasoning")  # what pages keep for people to see
 
 
-def _message(given: AguiMessage) -> ChatMessage:
+def _message(given: AguiMessage | AguiResult) -> ChatMessage:
     calls = None
     if given.toolCalls:
         calls = [{"id": each.get("id"), "function": each.get("function")} for each in given.toolCalls]
     content = given.content
     if isinstance(content, list):
         content = [_part(each) for each in content]
+    result_of = given.toolCallId if isinstance(given, AguiResult) else None
     return ChatMessage.model_validate(
-        {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": given.toolCallId}
+        {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": result_of}
     )
 
 

@@ -75,7 +75,7 @@ def _messages(given: UiMessage) -> list[ChatMessage]:
         if kind == "step-start" or (kind == "text" and open_.calls):
             found += open_.close()
         if kind == "text":
-            open_.content.append({"type": "text", "text": part.get("text")})
+            open_.content.append({"type": "text", "text": part.get("text") or ""})
         elif kind == "file":
             open_.content.append(_file(part))
         elif kind.startswith("tool-") or kind == "dynamic-tool":
