@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -66,6 +68,11 @@ class Visit:
             "([selector, count]) => document.querySelectorAll(selector).length >= count",
             arg=[selector, count],
         )
+
+    def shot(self, name: str) -> None:
+        """A picture for the documents, where somebody asked for them: SCREENSHOTS=docs/images."""
+        if folder := os.environ.get("SCREENSHOTS"):
+            self.page.screenshot(path=Path(folder) / f"page-{name}.png", animations="disabled")
 
     def close(self) -> None:
         self.context.close()

@@ -59,11 +59,13 @@ class ServerProcess:
 
     def client(self, token: str = OWNER, **headers: str) -> httpx2.Client:
         who = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx2.Client(base_url=self.url, headers={**who, **headers}, timeout=300)
+        return httpx2.Client(base_url=self.url, headers={**who, **headers}, timeout=60)
 
-    def socket(self, token: str = OWNER) -> ClientConnection:
+    def socket(self, token: str = OWNER, queue: int | None = None) -> ClientConnection:
         headers = {"Authorization": f"Bearer {token}"}
-        return connect(f"ws://127.0.0.1:{self.port}/ws", additional_headers=headers, max_queue=None)
+        return connect(
+            f"ws://127.0.0.1:{self.port}/ws", additional_headers=headers, max_queue=queue, max_size=None
+        )
 
     def effects(self) -> list[str]:
         path = self.folder / "effects"

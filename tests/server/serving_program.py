@@ -10,11 +10,13 @@ import json
 import sys
 from pathlib import Path
 
-from pure_agent_loop import Agent, PermissionRules, RunContext, tool
+from pure_agent_loop import Agent, PermissionRules, RunContext, Tool, tool
+from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.server import Person, create_app
 from pure_agent_loop.server.people import hash_of
 from pure_agent_loop.server.serving import Serving, bound, config_for
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.snapshots import WorkspaceSnapshots
 
 given = json.loads(sys.argv[1])
 folder = Path(given["folder"])
@@ -52,12 +54,31 @@ async def wonder(ctx: RunContext[None], about: str) -> str:
     return f"the person says: {await ctx.ask(about)}"
 
 
+@tool
+def put(text: str) -> str:
+    """Write a file of the workspace."""
+    (folder / "work" / "file").write_text(text)
+    return "written"
+
+
+elsewhere = Tool(
+    None,
+    name="elsewhere",
+    description="Is done by the program that asks.",
+    parameters={"type": "object", "properties": {"what": {"type": "string"}}},
+    external=True,
+)
+(folder / "work").mkdir(exist_ok=True)
+
+
 def agent() -> Agent:
     return Agent(
         "scripted",
         "k",
         given["model"],
-        tools=[add, hold, danger, wonder],
+        tools=[add, hold, danger, wonder, put, elsewhere],
+        snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
+        audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
         permission_rules=PermissionRules(ask=["danger"]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import openai
 import pytest
@@ -196,3 +197,28 @@ def test_nobody_allows_what_a_person_must_allow(serve):
         answer = client.chat.completions.create(model="helper", messages=HELLO)
     assert answer.choices[0].message.content == "I may not."
     assert server.effects() == []
+
+
+def test_runs_of_requests_are_in_usage_and_metrics_and_waited_for(serve):
+    gate = Gate()
+    server = serve(["Hello.", deltas("One ", gate, "two.")], limits={"grace": 30})
+    with client_of(server) as client, server.client() as rest:
+        first = client.chat.completions.create(model="other", messages=HELLO)
+        used = [{"name": "other", "runs": 1, "tokens": first.usage.total_tokens, "cost": 0.0}]
+        assert rest.get("/api/usage").json()["agents"] == used
+        assert rest.get("/api/runs").json()["runs"] == []
+        stream = client.chat.completions.create(model="helper", messages=HELLO, stream=True)
+        texts = [next(stream).choices[0].delta.content for _ in range(2)]
+        numbers = rest.get("/metrics").text
+        assert 'pal_runs_ended_total{agent="other",reason="completed"} 1' in numbers
+        assert 'pal_runs{state="running"} 1' in numbers
+        server.process.send_signal(signal.SIGTERM)
+        while rest.get("/readyz").status_code == 200:
+            pass
+        gate.open()
+        texts += [each.choices[0].delta.content for each in stream]
+        assert texts == ["", "One ", "two.", None]
+    assert server.kill(0) == 0
+    server.start()
+    with server.client() as rest:
+        assert [each["name"] for each in rest.get("/api/usage").json()["agents"]] == ["helper", "other"]

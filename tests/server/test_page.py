@@ -57,6 +57,7 @@ def test_an_answer_streams_beside_a_call_and_finished_blocks_stay(serve, visit):
     guest.page.click("text=Timeline")
     guest.wait(".bar.model", 2)
     guest.wait(".bar.tool")
+    guest.shot("timeline")
     assert "umbrella" in guest.page.locator("[role=log]").inner_text()  # what a screen reader is told
     assert guest.page.evaluate("window.violations") == []
 
@@ -68,6 +69,8 @@ def test_stop_and_steer(serve, visit):
     guest.wait(".call.running")
     guest.say("Hurry up")
     expect(guest.page.locator(".said.steer")).to_have_text("Hurry up")
+    guest.page.reload()
+    expect(guest.page.locator(".said.steer")).to_have_text("Hurry up")
     guest.page.click("text=Stop")
     guest.wait(".end.bad")
     expect(guest.page.get_by_role("button", name="Stop")).to_have_count(0)
@@ -78,7 +81,10 @@ def test_questions_are_allowed_and_refused(serve, visit):
     server = serve([*script, call("wonder", about="Which colour?"), "Third."])
     guest = visit(server)
     guest.say("Do one")
-    guest.page.get_by_role("button", name="Allow once").click()
+    allow = guest.page.get_by_role("button", name="Allow once")
+    allow.wait_for()
+    guest.shot("question")
+    allow.click()
     guest.wait(".end")
     assert server.effects() == ["danger one"]
     assert "started again" not in guest.page.inner_text(".log")

@@ -12,6 +12,7 @@ from tests.server.conftest import OWNER, events_of
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from pure_agent_loop.server.serving import bound
 from pure_agent_loop.testing import call, deltas
 
 PEOPLE = {"ada": ["use"], "bob": ["use"], "carl": ["approve"]}
@@ -272,3 +273,8 @@ def test_messages_over_a_socket_do_what_requests_do(server):
         assert say(type="steer", run=run["id"], text="more")["status"] == 409
         assert say(type="undo", session=run["session"])["status"] == 409
         assert say(type="stop", run="nobody:1")["status"] == 404
+
+
+def test_answers_are_not_held_back_for_more():
+    with bound("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # what asyncio goes by

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.server.api import about, runs, schedules, sessions, streams
+from pure_agent_loop.server.api import about, operator, runs, schedules, sessions, streams
 from pure_agent_loop.server.api.openapi import document
 from pure_agent_loop.server.api.operation import Asked
 from pure_agent_loop.server.api.sockets import socket
@@ -43,6 +43,7 @@ OPERATIONS = [
     *sessions.OPERATIONS,
     *schedules.OPERATIONS,
     *streams.OPERATIONS,
+    *operator.OPERATIONS,
     *FOREIGN,
 ]
 
@@ -155,7 +156,7 @@ async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     if not request.scope["state"]["person"].may("operate"):
         raise Problem(403, "This needs the role 'operate'.")
-    text = service.metrics.text(service.hub.runs.values())
+    text = service.metrics.text(service.hub.open_runs)
     return PlainTextResponse(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

@@ -54,6 +54,14 @@ class EngineWork:
         """What workers run again and again."""
         return self._engine.schedules
 
+    def fleet(self, limit: int) -> tuple[list[TaskInfo], dict[str, str]]:
+        """The newest runs, and the queue of each agent that workers have had.
+
+        Raises:
+            DurableError: The database cannot be used.
+        """
+        return self._engine.tasks(limit=limit), self._engine._client.agents()  # one package
+
     async def start(self) -> None:
         """Begin to work."""
         await asyncio.to_thread(self._engine.start)
@@ -91,8 +99,12 @@ class EngineWork:
         except PureAgentLoopError as error:
             hub.outcome(info, failed_with(error))
             return
-        questions = [asdict(each) for each in found.questions]
-        about = {"content": found.content, "error": found.error, "questions": questions}
+        about = {
+            "content": found.content,
+            "error": found.error,
+            "questions": [asdict(each) for each in found.questions],
+            "open_calls": [each.to_dict() for each in found.open_calls],
+        }
         hub.outcome(info, {**found.details, **about, "stop_reason": found.stop_reason or found.status})
 
     async def _followed(self, hub: Hub, info: RunInfo) -> TaskInfo | None:

@@ -12,7 +12,7 @@ from pure_agent_loop.event_data import VERSION
 from pure_agent_loop.events import Event, EventType
 
 RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
-QUESTION, ANSWERED = "question", "answered"
+QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
 # Events of the server itself, beside those of the kernel, and what everybody may see of them.
 OWN = {
     RUN_START: ("agent", "task", "attempt"),
@@ -20,6 +20,7 @@ OWN = {
     RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
     QUESTION: ("call_id", "tool", "question"),
     ANSWERED: ("call_id", "behavior"),
+    STEERED: ("text", "when"),
 }
 _KEYS = {"type", "step", "timestamp", "data"}
 

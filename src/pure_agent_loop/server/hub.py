@@ -10,16 +10,17 @@ A run that the end of the process cuts off is gone on with at the next start, fr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.server.channel import Channel
-from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, own_event
+from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERED, own_event
 from pure_agent_loop.server.event_file import EventFile
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import Person
@@ -66,6 +67,7 @@ class Hub:
         self._events = private_folder(folder / "events")
         self._channels: dict[str, Channel] = {}
         self._live: dict[str, Live] = {}  # by session: one run at a time works in each
+        self._guests: dict[asyncio.Task[Any] | None, RunInfo] = {}  # runs of requests, which no session keeps
         self._file = RunsFile(self._folder)
         self.is_draining = False
 
@@ -79,6 +81,16 @@ class Hub:
     def run(self, run_id: str) -> RunInfo | None:
         """A run; None if there is none of that id."""
         return self._file.runs.get(run_id)
+
+    @property
+    def open_runs(self) -> list[RunInfo]:
+        """What has not ended, runs of requests included."""
+        return [*(each for each in self.runs.values() if each.is_open), *self._guests.values()]
+
+    @property
+    def sums(self) -> Mapping[tuple[str, str], tuple[int, int, float]]:
+        """What each agent used for each person, over all runs that have ended: runs, tokens, cost."""
+        return self._file.sums
 
     def of_session(self, session: str) -> list[RunInfo]:
         """The runs of a session, oldest first."""
@@ -177,9 +189,39 @@ class Hub:
     def _check_room(self, person: Person) -> None:
         if self.is_draining:
             raise Problem(503, "The server is about to stop. Try again soon.", {"Retry-After": "5"})
-        mine = sum(each.info.owner == person.name for each in self._live.values())
-        if len(self._live) >= self.settings.max_running or mine >= self.settings.max_running_each:
+        owners = [each.owner for each in (*(live.info for live in self.at_work), *self._guests.values())]
+        limits, mine = self.settings, owners.count(person.name)
+        if len(owners) >= limits.max_running or mine >= limits.max_running_each:
             raise Problem(429, "Too many runs are at work. Wait until one has ended.", {"Retry-After": "5"})
+
+    @contextlib.contextmanager
+    def guest(self, person: Person, agent: str) -> Iterator[RunInfo]:
+        """Count a run that belongs to the request of this task, while it is at work; then add what it used.
+
+        Args:
+            person: Who asks.
+            agent: The name of the agent.
+
+        Raises:
+            Problem: There is no room.
+        """
+        self._check_room(person)
+        info = RunInfo("", "", agent, person.name, "")
+        task = asyncio.current_task()
+        self._guests[task] = info
+        self.metrics.run_began(info)
+        try:
+            yield info
+        finally:
+            del self._guests[task]
+            self._count(info)
+
+    def _count(self, info: RunInfo) -> None:
+        self.metrics.run_ended(info)
+        try:
+            self._file.add_up(info)
+        except OSError as error:
+            LOG.warning("What a run used is not kept: %s", error)
 
     def check_free(self, session: str) -> None:
         """Make sure that nothing works in a session.
@@ -251,6 +293,7 @@ class Hub:
             return
         self.note(info, state=state, stop_reason=reason, **changes)
         calls = [each["call_id"] for each in result.get("questions") or ()]
+        calls += [each["id"] for each in result.get("open_calls") or ()]
         self.channel(info.session).add(own_event(RUN_STATE, state=state, calls=calls), info.id)
 
     def _end(self, info: RunInfo, state: str, reason: str, error: str = "", **changes: Any) -> None:
@@ -259,7 +302,7 @@ class Hub:
         about = {"state": state, "stop_reason": reason, "error": error}
         sums = {"steps": info.steps, "tokens": info.tokens, "cost": info.cost}
         self.channel(info.session).add(own_event(RUN_END, **about, **sums), info.id)
-        self.metrics.run_ended(info)
+        self._count(info)
 
     # -- what is said to runs ---------------------------------------------------------------------
 
@@ -274,7 +317,9 @@ class Hub:
             raise Problem(409, "This run is not at work.", state=info.state)
         if info.durable:
             raise Problem(409, "A run of the engine cannot be steered; send a message when it has ended.")
-        live.inbox.put(text, when="end" if at_end else "step")
+        when: Literal["end", "step"] = "end" if at_end else "step"
+        live.inbox.put(text, when=when)
+        live.tell(own_event(STEERED, text=text, when=when))
 
     async def stop(self, info: RunInfo, reason: str = "") -> None:
         """Stop a run. One that has ended stays as it is."""
@@ -316,7 +361,7 @@ class Hub:
             seconds: How long to wait at most.
         """
         self.is_draining = True
-        tasks = {each.task for each in self.at_work if each.task is not None}
+        tasks = {each for each in (*(live.task for live in self.at_work), *self._guests) if each is not None}
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
         left = self.at_work
@@ -343,6 +388,15 @@ class Hub:
         """Have all viewers look around."""
         for channel in self._channels.values():
             channel.wake()
+
+    @property
+    def folders(self) -> Mapping[str, str]:
+        """The folders that people put sessions into, by session."""
+        return self._file.folders
+
+    def put_in_folder(self, session: str, folder: str) -> None:
+        """Put a session into a folder of the list; empty for none."""
+        self._file.put_in_folder(session, folder)
 
     def forget_session(self, session: str) -> None:
         """A session was deleted: its events go too."""

@@ -78,12 +78,11 @@ class Metrics:
         """All of it.
 
         Args:
-            runs: Those that are known.
+            runs: Those that have not ended.
         """
         gauges: dict[_Labels, float] = defaultdict(float)
         for info in runs:
-            if info.is_open:
-                gauges[(("state", info.state),)] += 1
+            gauges[(("state", info.state),)] += 1
         values: dict[str, Mapping[_Labels, float]] = {
             **self._values,
             "pal_runs": gauges,

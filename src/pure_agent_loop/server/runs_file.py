@@ -1,7 +1,7 @@
 """The runs of a server, and what is kept of them on disk so that another process can go on.
 
 A line for each change; the newest one of a run counts. At the start the file is written anew, without the
-oldest runs that have ended.
+oldest runs that have ended. What runs used stands in lines of its own, so that it outlives them.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ class RunsFile:
             raise ConfigError(
                 f"Another server works in {folder}. Give this one a folder of its own: folder= (--folder)."
             )
+        self.sums: dict[tuple[str, str], tuple[int, int, float]] = {}
+        self.folders: dict[str, str] = {}
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
         for each in self.runs.values():
@@ -139,7 +141,14 @@ class RunsFile:
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:
-                info = RunInfo(**json.loads(line))
+                about = json.loads(line)
+                if "used" in about:
+                    self._add_up(*about["used"])
+                    continue
+                if "folder" in about:
+                    self._put_in_folder(*about["folder"])
+                    continue
+                info = RunInfo(**about)
             except (ValueError, TypeError):
                 continue  # torn when the process was killed
             found.pop(info.id, None)
@@ -154,6 +163,8 @@ class RunsFile:
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.writelines(_line(each) for each in self.runs.values())
+            file.writelines(_other("used", *name, *used) for name, used in self.sums.items())
+            file.writelines(_other("folder", *each) for each in self.folders.items())
         new.replace(self._path)
         return self._path.open("ab", buffering=0)
 
@@ -173,6 +184,35 @@ class RunsFile:
         if len(self.runs) > 2 * MOST_ENDED:
             self._forget()
 
+    def add_up(self, info: RunInfo) -> None:
+        """Keep what a run used that has ended.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        used = (info.agent, info.owner, 1, info.tokens, info.cost)
+        self._add_up(*used)
+        self._file.write(_other("used", *used))
+
+    def put_in_folder(self, session: str, folder: str) -> None:
+        """Keep in which folder a session is; empty for none.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._put_in_folder(session, folder)
+        self._file.write(_other("folder", session, folder))
+
+    def _put_in_folder(self, session: str, folder: str) -> None:
+        if folder:
+            self.folders[session] = folder
+        else:
+            self.folders.pop(session, None)
+
+    def _add_up(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
+        before = self.sums.get((agent, owner), (0, 0, 0.0))
+        self.sums[agent, owner] = (before[0] + runs, before[1] + tokens, before[2] + cost)
+
     def begun_with(self, place: str) -> RunInfo | None:
         """The run that was begun with an idempotency key, within a day.
 
@@ -189,6 +229,7 @@ class RunsFile:
     def forget_session(self, session: str) -> None:
         """A session was deleted."""
         self._drop(self.of_session(session))
+        self.folders.pop(session, None)
         self._file.close()
         self._file = self._rewritten()
 
@@ -213,6 +254,10 @@ class RunsFile:
 
 def _place(info: RunInfo) -> str:
     return info.key.partition(":")[0]
+
+
+def _other(kind: str, *values: str | float) -> bytes:
+    return json.dumps({kind: values}, separators=(",", ":")).encode() + b"\n"
 
 
 def _line(info: RunInfo) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, Response
 
@@ -14,7 +14,6 @@ from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.operation import Asked, Operation, checked, read_json
 from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES
 from pure_agent_loop.server.problems import Problem, not_found
-from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.tool import Tool
 
 
@@ -95,28 +94,24 @@ async def _tools(asked: Asked) -> models.Tools:
 
 
 async def _usage(asked: Asked) -> models.Usage:
-    person = asked.person
-    mine = [each for each in asked.service.hub.runs.values() if person.owns(each.session)]
+    person, sums = asked.person, asked.service.hub.sums
+    mine = {name: used for name, used in sums.items() if person.may("operate") or name[1] == person.name}
     return models.Usage(
-        agents=_sums(mine, "agent"),
-        people=_sums(mine, "owner"),
-        tokens=sum(each.tokens for each in mine),
-        cost=sum(each.cost for each in mine),
+        agents=_by(mine, 0),
+        people=_by(mine, 1),
+        tokens=sum(tokens for _, tokens, _ in mine.values()),
+        cost=sum(cost for _, _, cost in mine.values()),
     )
 
 
-def _sums(runs: Iterable[RunInfo], by: str) -> list[models.Used]:
-    parts: dict[str, list[RunInfo]] = defaultdict(list)
-    for each in runs:
-        parts[getattr(each, by)].append(each)
+def _by(sums: Mapping[tuple[str, str], tuple[int, int, float]], part: int) -> list[models.Used]:
+    found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    for names, used in sums.items():
+        found[names[part]].append(used)
+    totals = {name: [sum(each) for each in zip(*some, strict=True)] for name, some in sorted(found.items())}
     return [
-        models.Used(
-            name=name,
-            runs=len(part),
-            tokens=sum(each.tokens for each in part),
-            cost=sum(each.cost for each in part),
-        )
-        for name, part in sorted(parts.items())
+        models.Used(name=name, runs=int(runs), tokens=int(tokens), cost=cost)
+        for name, (runs, tokens, cost) in totals.items()
     ]
 
 
@@ -124,6 +119,11 @@ async def _tasks(asked: Asked) -> models.Tasks:
     from pure_agent_loop.subagents.tasks import TaskStore
 
     found = await asyncio.to_thread(TaskStore().list)
+    sight = asked.service.settings.sight_of(asked.person)
+    mine: set[str] = set()  # sessions of subagents, whose own subagents belong to the same person
+    for each in sorted(found, key=lambda each: each.created):
+        if each.session_id and (asked.person.owns(each.parent) or each.parent in mine):
+            mine.add(each.session_id)
     return models.Tasks(
         tasks=[
             models.Task(
@@ -131,12 +131,15 @@ async def _tasks(asked: Asked) -> models.Tasks:
                 agent=each.agent,
                 state=each.state,
                 session=each.parent,
+                own_session=each.session_id,
                 created=each.created,
+                ended=each.ended,
+                last_tool=each.last_tool if sight.full else "",
                 calls=each.calls,
                 tokens=each.tokens,
             )
             for each in found
-            if asked.person.owns(each.parent)
+            if asked.person.owns(each.parent) or each.parent in mine
         ][: asked.query.limit]
     )
 
@@ -148,7 +151,7 @@ OPERATIONS = [
     Operation("GET", "/api/agents/{agent}", "get_agent", "An agent.", _agent, models.AgentAbout,
               problems=(404,)),
     Operation("GET", "/api/tools", "list_tools", "The tools of all agents.", _tools, models.Tools),
-    Operation("GET", "/api/usage", "usage", "What the runs that are known used.", _usage, models.Usage),
+    Operation("GET", "/api/usage", "usage", "What the runs that have ended used.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "Tasks of subagents, the newest first.", _tasks,
               models.Tasks, query=models.Page),
 ]  # fmt: skip

@@ -99,6 +99,12 @@ class Edit(Body):
     media: Media = []
 
 
+class Folder(Body):
+    """The name of a folder; empty for none."""
+
+    folder: Annotated[str, Field(max_length=60)]
+
+
 class Undo(Body):
     """Files are to be what they were before the last step that changed some, or before any step."""
 
@@ -194,6 +200,7 @@ class SessionSummary(Answer):
     bytes: Count
     run: str | None = None
     state: str = ""
+    folder: str = ""
 
 
 class Sessions(Answer):
@@ -316,7 +323,7 @@ class Used(Answer):
 
 
 class Usage(Answer):
-    """What the runs that are known used."""
+    """What the runs that have ended used."""
 
     agents: list[Used]
     people: list[Used]
@@ -331,7 +338,10 @@ class Task(Answer):
     agent: str
     state: str
     session: str
+    own_session: str
     created: float
+    ended: float
+    last_tool: str
     calls: Count
     tokens: Count
 

@@ -22,7 +22,12 @@ _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charse
 _HIDDEN = ("thinking", "notice")  # from who only uses it
 
 
-def _session(asked: Asked) -> str:
+def session_in(asked: Asked) -> str:
+    """The session that a path names, if its person may see it.
+
+    Raises:
+        Problem: It is none, or somebody else's.
+    """
     return _checked(asked.service.session_of(asked.person, asked.path["session"]))
 
 
@@ -66,11 +71,12 @@ def _summary(service: Service, info: SessionInfo, titles: Mapping[str, str]) -> 
         bytes=info.size_bytes,
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
+        folder=service.hub.folders.get(info.id, ""),
     )
 
 
 async def _get(asked: Asked) -> models.Session:
-    session, hub, query = _session(asked), asked.service.hub, asked.query
+    session, hub, query = session_in(asked), asked.service.hub, asked.query
     runs = hub.of_session(session)
     last_event = hub.channel(session).last if runs else 0
     try:
@@ -122,7 +128,7 @@ def _is_shown(entry: Entry, sight: Sight) -> bool:
 
 
 async def _delete(asked: Asked) -> None:
-    session, hub = _session(asked), asked.service.hub
+    session, hub = session_in(asked), asked.service.hub
     if hub.live(session) is not None:
         raise Problem(409, "A run is at work in this session; stop it first.")
     await asyncio.to_thread(hub.sessions.delete, session)
@@ -130,7 +136,7 @@ async def _delete(asked: Asked) -> None:
 
 
 async def _export(asked: Asked) -> Response:
-    session, form = _session(asked), asked.query.form
+    session, form = session_in(asked), asked.query.form
     if not asked.service.settings.sight_of(asked.person).full:
         raise Problem(403, "An export holds everything: it needs the role 'operate'.")
     text = await asyncio.to_thread(asked.service.hub.sessions.export, session, form)
@@ -140,21 +146,28 @@ async def _export(asked: Asked) -> Response:
 
 
 async def _fork(asked: Asked) -> models.Forked:
-    return await actions.fork(asked.service, asked.person, _session(asked), asked.body)
+    return await actions.fork(asked.service, asked.person, session_in(asked), asked.body)
 
 
 async def _edit(asked: Asked) -> Response:
-    given = (asked.service, asked.person, _session(asked), asked.body, key_of(asked))
+    given = (asked.service, asked.person, session_in(asked), asked.body, key_of(asked))
     run, is_new = await actions.edit(*given)
     return begun(run, is_new=is_new)
 
 
 async def _undo(asked: Asked) -> models.Undone:
-    return await actions.undo(asked.service, asked.person, _session(asked), asked.body)
+    return await actions.undo(asked.service, asked.person, session_in(asked), asked.body)
+
+
+async def _folder(asked: Asked) -> None:
+    session = session_in(asked)
+    if not asked.service.hub.of_session(session) and not asked.service.hub.sessions.exists(session):
+        raise not_found("session")
+    asked.service.hub.put_in_folder(session, asked.body.folder.strip())
 
 
 async def _questions(asked: Asked) -> models.Questions:
-    session = _checked(asked.path["session"]) if asked.person.may("approve") else _session(asked)
+    session = _checked(asked.path["session"]) if asked.person.may("approve") else session_in(asked)
     return models.Questions(questions=await actions.questions_of(asked.service, session))
 
 
@@ -171,7 +184,7 @@ async def _answer(asked: Asked) -> models.Done:
 
 
 async def _result(asked: Asked) -> models.Done:
-    return await actions.give_result(asked.service, asked.person, _session(asked), asked.body)
+    return await actions.give_result(asked.service, asked.person, session_in(asked), asked.body)
 
 
 _ONE = "/api/sessions/{session}"
@@ -186,6 +199,8 @@ OPERATIONS = [
               _fork, models.Forked, body=models.Fork, status=201, problems=(404, 409, 422)),
     Operation("POST", f"{_ONE}/edit", "edit_message", "Say something else behind a step, in a new session.",
               _edit, models.Run, body=models.Edit, status=201, problems=(404, 409, 422, 503), keyed=True),
+    Operation("POST", f"{_ONE}/folder", "move_session", "Put a session into a folder of the list.", _folder,
+              body=models.Folder, status=204, problems=(404, 422)),
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Change files of the workspace back.", _undo,
               models.Undone, body=models.Undo, problems=(404, 409, 422)),
     Operation("GET", f"{_ONE}/export", "export_session", "A session as a document.", _export,

@@ -110,8 +110,8 @@ class Socket:
         await self._socket.send_text(json.dumps({"control": control, **about}))
 
     async def _leave(self, code: int, reason: str) -> None:
-        with Interrupt() as block:
-            block.after(1.0)
+        with Interrupt() as block:  # who was too slow reads why, once it has read the rest
+            block.after(self._service.settings.viewer_seconds)
             try:
                 await self._socket.close(code, reason)
             except RuntimeError:

@@ -129,8 +129,8 @@ class EventResponse(Response):
         except DroppedError as dropped:
             reason = str(dropped)
             self._service.metrics.count("pal_viewers_dropped_total", reason=reason)
-        with Interrupt() as block:
-            block.after(1.0)
+        with Interrupt() as block:  # who was too slow reads why, once it has read the rest
+            block.after(self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})
 

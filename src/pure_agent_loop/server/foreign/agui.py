@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -16,15 +16,14 @@ from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import IGNORED, ChatMessage, Open, read_messages
-from pure_agent_loop.server.foreign.turn import Piece, Turn
+from pure_agent_loop.server.foreign.turn import Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem
 
 
 class ToolAbout(Open):
     """A tool of the page."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     description: str = ""
     parameters: dict[str, Any] | None = None
 
@@ -36,14 +35,23 @@ class ContextItem(Open):
     value: str
 
 
-class AguiMessage(Open):
-    """A message."""
-
+class _Message(Open):
     id: str
-    role: str
     content: str | list[dict[str, Any]] | None = None
     toolCalls: list[dict[str, Any]] | None = None  # noqa: N815 - a name of the protocol
-    toolCallId: str | None = None  # noqa: N815 - a name of the protocol
+
+
+class AguiMessage(_Message):
+    """A message."""
+
+    role: Literal["system", "developer", "user", "assistant", "activity", "reasoning"]
+
+
+class AguiResult(_Message):
+    """What a tool of the page has said."""
+
+    role: Literal["tool"]
+    toolCallId: Annotated[str, Field(min_length=1)]  # noqa: N815 - a name of the protocol
 
 
 class AguiBody(Open):
@@ -53,20 +61,19 @@ class AguiBody(Open):
     runId: Annotated[str, Field(min_length=1, max_length=200)]  # noqa: N815 - a name of the protocol
     parentRunId: str | None = None  # noqa: N815 - a name of the protocol
     protocolVersion: str | None = None  # noqa: N815 - a name of the protocol
-    messages: Annotated[list[AguiMessage], Field(min_length=1)]
+    messages: Annotated[list[AguiMessage | AguiResult], Field(min_length=1)]
     tools: Annotated[list[ToolAbout], Field(default_factory=list)]
     context: Annotated[list[ContextItem], Field(default_factory=list)]
     state: Any = None
     forwardedProps: Any = None  # noqa: N815 - a name of the protocol
-    resume: list[dict[str, Any]] | None = None
+    resume: Annotated[list[Any], Field(max_length=0)] | None = None  # runs are never interrupted here
 
 
 async def _run(asked: Asked) -> Response:
     body: AguiBody = asked.body
-    if body.resume:
-        raise Problem(422, "resume: runs of this server are never interrupted. Leave it out.", param="resume")
     given = asked.request.query_params.get("agent")
     name = given if given is not None else next(iter(asked.service.hub.agents))
+    agent_named(asked, name)
     system, messages = read_messages([_message(each) for each in body.messages if each.role not in _SHOWN])
     told = [say("context_item", about=each.description, value=each.value) for each in body.context]
     system = "\n\n".join(filter(None, [system, *told]))
@@ -81,19 +88,17 @@ async def _run(asked: Asked) -> Response:
 _SHOWN = ("activity", "reasoning")  # what pages keep for people to see
 
 
-def _message(given: AguiMessage) -> ChatMessage:
+def _message(given: AguiMessage | AguiResult) -> ChatMessage:
     calls = None
     if given.toolCalls:
         calls = [{"id": each.get("id"), "function": each.get("function")} for each in given.toolCalls]
     content = given.content
     if isinstance(content, list):
         content = [_part(each) for each in content]
-    try:
-        return ChatMessage.model_validate(
-            {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": given.toolCallId}
-        )
-    except ValueError as error:
-        raise Problem(422, f"messages: {given.role!r:.40} is no role.", param="messages") from error
+    result_of = given.toolCallId if isinstance(given, AguiResult) else None
+    return ChatMessage.model_validate(
+        {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": result_of}
+    )
 
 
 def _part(given: dict[str, Any]) -> dict[str, Any]:

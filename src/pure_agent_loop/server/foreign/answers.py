@@ -38,7 +38,7 @@ async def whole(turn: Turn, receive: Receive) -> list[Piece]:
         async with aclosing(turn.pieces()) as pieces:
             found.extend([piece async for piece in pieces])
 
-    with turn.desk.place(turn.service, turn.person):
+    with turn.at_work():
         await _until_left(turn, receive, collect())
     if turn.finish == "error":
         raise Problem(turn.status, turn.error)
@@ -72,7 +72,7 @@ class StreamedAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
         """Send it."""
-        with self._turn.desk.place(self._turn.service, self._turn.person):
+        with self._turn.at_work():
             await _until_left(self._turn, receive, self._stream(send))
 
     async def _stream(self, send: Send) -> None:

@@ -24,7 +24,7 @@ from pure_agent_loop.server.foreign.answers import (
     whole,
 )
 from pure_agent_loop.server.foreign.history import ChatMessage, Open, check_fields, chosen, read_messages
-from pure_agent_loop.server.foreign.turn import OutsideCall, Turn
+from pure_agent_loop.server.foreign.turn import OutsideCall, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
 from pure_agent_loop.server.problems import Problem, not_found
 
@@ -145,11 +145,9 @@ async def _chat(asked: Asked) -> Response:
 
 
 def _wanted(asked: Asked, body: ChatBody) -> Wanted:
+    agent = agent_named(asked, body.model)
     system, messages = read_messages(body.messages)
-    agent = asked.service.hub.agents.get(body.model)
-    tools, fields = chosen(
-        body.tool_choice, [*map(_tool, body.tools or ())], list(agent.tools if agent else ())
-    )
+    tools, fields = chosen(body.tool_choice, [*map(_tool, body.tools or ())], list(agent.tools))
     for name in PASSED:
         if (value := getattr(body, name)) is not None:
             fields[name] = value

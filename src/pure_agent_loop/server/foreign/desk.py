@@ -1,4 +1,4 @@
-"""The runs of these endpoints: how many are at work, and those that wait for results of their callers.
+"""Runs of these endpoints that wait for results of their callers.
 
 A run that called a tool of its caller has ended for the caller, who comes back with the results in a new
 request. What the agent's own tools did in it stands in no message that the caller has. So its state is kept,
@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.server.foreign.wanted import Wanted
 from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem
-from pure_agent_loop.server.service import Service
 
 KEPT_SECONDS = 3_600.0
 MOST_BYTES = 64 << 20
@@ -37,32 +34,11 @@ class _Kept:
 
 
 class Desk:
-    """The runs of one server."""
+    """Those of one server."""
 
     def __init__(self) -> None:
-        self._at_work: Counter[str] = Counter()
         self._kept: OrderedDict[tuple[str, frozenset[str]], _Kept] = OrderedDict()
         self._bytes = 0
-
-    @contextmanager
-    def place(self, service: Service, person: Person) -> Iterator[None]:
-        """Count a run, while it is at work.
-
-        Raises:
-            Problem: There is no room.
-        """
-        hub, limits = service.hub, service.settings
-        if hub.is_draining:
-            raise Problem(503, "The server is about to stop. Try again soon.", {"Retry-After": "5"})
-        mine = self._at_work[person.name] + sum(each.info.owner == person.name for each in hub.at_work)
-        if mine >= limits.max_running_each or len(hub.at_work) + self._at_work.total() >= limits.max_running:
-            raise Problem(429, "Too many runs are at work. Wait until one has ended.", {"Retry-After": "5"})
-        self._at_work[person.name] += 1
-        try:
-            yield
-        finally:
-            self._at_work[person.name] -= 1
-            self._at_work += Counter()  # without those that have none
 
     def keep(self, person: Person, wanted: Wanted, state: QueryState, calls: Mapping[str, str]) -> None:
         """Keep a run that waits for its caller."""

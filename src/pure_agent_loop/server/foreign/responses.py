@@ -24,7 +24,7 @@ from pure_agent_loop.server.foreign.history import (
     read_messages,
     refuse,
 )
-from pure_agent_loop.server.foreign.turn import OutsideCall, Piece, Turn
+from pure_agent_loop.server.foreign.turn import OutsideCall, Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
 from pure_agent_loop.server.problems import Problem
 from pure_agent_loop.tool import Tool
@@ -131,10 +131,9 @@ async def _respond(asked: Asked) -> Response:
 
 
 def _wanted(asked: Asked, body: ResponsesBody) -> Wanted:
+    agent = agent_named(asked, body.model)
     system, messages = read_messages(_messages(body.input))
-    agent = asked.service.hub.agents.get(body.model)
-    own = list(agent.tools if agent else ())
-    tools, fields = chosen(body.tool_choice, [*map(_tool, body.tools or ())], own)
+    tools, fields = chosen(body.tool_choice, [*map(_tool, body.tools or ())], list(agent.tools))
     fields |= {name: getattr(body, name) for name in PASSED if getattr(body, name) is not None}
     if body.max_output_tokens is not None:
         fields["max_tokens"] = body.max_output_tokens

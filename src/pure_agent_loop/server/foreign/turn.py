@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
@@ -59,6 +60,19 @@ class OutsideCall:
     args: dict[str, Any]
 
 
+def agent_named(asked: Asked, name: str) -> Agent:
+    """The agent that a request is for; whether there is one is said before anything else about it.
+
+    Raises:
+        Problem: There is none.
+    """
+    agents = asked.service.hub.agents
+    if name not in agents:
+        why = f"There is no agent {name!r:.80}. There are: {', '.join(agents)}."
+        raise Problem(404, why, param="model", code="model_not_found")
+    return agents[name]
+
+
 class Turn:
     """A run for a request.
 
@@ -79,15 +93,7 @@ class Turn:
         self.status = 500  # of the error
         self.calls: list[OutsideCall] = []
         self.usage = TokenUsage.zero()
-        agents = self.service.hub.agents
-        if wanted.agent not in agents:
-            raise Problem(
-                404,
-                f"There is no agent {wanted.agent!r:.80}. There are: {', '.join(agents)}.",
-                param="model",
-                code="model_not_found",
-            )
-        self._agent = agents[wanted.agent]
+        self._agent = agent_named(asked, wanted.agent)
         self._settings = wanted.settings(self._agent)
         self._outside = {each.name for each in wanted.tools}
         self._sight: Sight = self.service.settings.sight_of(self.person)
@@ -99,7 +105,7 @@ class Turn:
             raise
         except PureAgentLoopError as error:
             raise Problem(400, safe_str(error)) from error
-        self._before = self._run.state.usage
+        self._before = self._run.state.usage, self._run.state.ledger.cost
 
     def _first(self) -> Run[Any]:
         wanted, last = self.wanted, self.wanted.messages[-1]
@@ -125,6 +131,24 @@ class Turn:
     def _going_on(self, state: dict[str, Any]) -> Run[Any]:
         return self._agent.prepare(None, state=state, cancel_token=self.token, **self._settings)
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Count it among the runs of the server, and what it used.
+
+        Raises:
+            Problem: There is no room.
+        """
+        with self.service.hub.guest(self.person, self.wanted.agent) as info:
+            try:
+                yield
+            finally:
+                state, (usage, cost) = self._run.state, self._before
+                info.stop_reason = state.stop_reason or "cancelled"
+                info.tokens, info.cost = (
+                    state.usage.total_tokens - usage.total_tokens,
+                    state.ledger.cost - cost,
+                )
+
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """Run, and say what comes of it. Leaving it stops the run."""
         run = self._run
@@ -138,7 +162,7 @@ class Turn:
                 break
             for question in result.questions:  # nobody is there who could say yes
                 result.state.answer_permission(question.call_id, Permission("deny", say("nobody_to_ask")))
-            run = self._going_on(result.state.to_dict())
+            run = self._run = self._going_on(result.state.to_dict())
         for piece in self._rest(result.content, result.state.answer.note):
             yield piece
         self._end(result)
@@ -184,7 +208,7 @@ class Turn:
         return self._text(rest)
 
     def _end(self, result: Any) -> None:
-        used, before = result.usage, self._before
+        used, before = result.usage, self._before[0]
         self.usage = TokenUsage(
             used.prompt_tokens - before.prompt_tokens,
             used.completion_tokens - before.completion_tokens,

@@ -17,13 +17,19 @@ from pure_agent_loop.server.foreign.agui import ToolAbout
 from pure_agent_loop.server.foreign.answers import DONE, Frames, StreamedAnswer
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import ChatMessage, Open, read_messages
-from pure_agent_loop.server.foreign.turn import Finish, Piece, Turn
+from pure_agent_loop.server.foreign.turn import Finish, Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _ENDS: dict[Finish, str] = {"tool_calls": "tool-calls", "content_filter": "content-filter"}
-_SHOWN = ("step-start", "reasoning", "source-url", "source-document")  # what pages keep for people to see
+# Parts; what is no text, file or call is what pages keep for people to see.
+_PARTS = r"^(text|file|step-start|reasoning|source-url|source-document|dynamic-tool|(tool|data)-.+)$"
+
+
+class UiPart(Open):
+    """A part of a message."""
+
+    type: Annotated[str, Field(pattern=_PARTS)]
 
 
 class UiMessage(Open):
@@ -31,7 +37,7 @@ class UiMessage(Open):
 
     id: str = ""
     role: Literal["system", "user", "assistant"]
-    parts: list[dict[str, Any]]
+    parts: Annotated[list[UiPart], Field(min_length=1)]
 
 
 class UiBody(Body):
@@ -51,6 +57,7 @@ class UiBody(Body):
 async def _chat(asked: Asked) -> Response:
     body: UiBody = asked.body
     name = body.agent if body.agent is not None else next(iter(asked.service.hub.agents))
+    agent_named(asked, name)
     system, messages = read_messages([made for each in body.messages for made in _messages(each)])
     tools = [outside_tool(each.name, each.description, each.parameters) for each in body.tools]
     turn = Turn(asked, Wanted(name, messages, system, tools, {}, {"chat_id": body.id} if body.id else {}))
@@ -63,19 +70,16 @@ def _messages(given: UiMessage) -> list[ChatMessage]:
     """A message as messages: what an assistant said, called and was told stands in one here."""
     found: list[ChatMessage] = []
     open_ = _OpenMessage(given.role)
-    for part in given.parts:
-        kind = str(part.get("type"))
+    for each in given.parts:
+        kind, part = each.type, each.model_dump()
         if kind == "step-start" or (kind == "text" and open_.calls):
             found += open_.close()
         if kind == "text":
-            open_.content.append({"type": "text", "text": part.get("text")})
+            open_.content.append({"type": "text", "text": part.get("text") or ""})
         elif kind == "file":
             open_.content.append(_file(part))
         elif kind.startswith("tool-") or kind == "dynamic-tool":
             _add_call(part, open_.calls, open_.results)
-        elif kind not in _SHOWN and not kind.startswith("data-"):
-            why = f"messages: a part of the type {kind!r:.40} is not supported."
-            raise Problem(422, why, param="messages")
     return [*found, *open_.close()]
 
 

@@ -1,14 +1,19 @@
 // The page as a whole: sidebar, head, log, composer; or the form to sign in.
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useState } from "./html.js";
 import * as store from "./store.js";
-import { api, connection } from "./wire.js";
+import { connection } from "./wire.js";
 import { t } from "./words.js";
 import { Sidebar } from "./sidebar.js";
 import { Log } from "./log.js";
 import { Composer } from "./composer.js";
 import { Timeline } from "./timeline.js";
+import { Tasks } from "./tasks.js";
+import { Fleet, Operator } from "./operator.js";
+
+const PANELS = { timeline: Timeline, tasks: Tasks, operator: Operator, fleet: Fleet };
 
 export function App() {
+  const name = store.panel.value, shown = (name === "fleet" || store.current.value) && PANELS[name];
   if (!store.me.value) return connection.value === "nobody" ? html`<${Login} />` : html`<main class="login"><p>${t("connecting")}</p></main>`;
   return html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message").focus(); }}>${t("skip")}</a>
     <div class="page ${store.sideOpen.value ? "side-open" : ""}">
@@ -16,8 +21,7 @@ export function App() {
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
       <main>
         <${Head} />
-        ${store.panel.value === "timeline" && html`<${Timeline} />`}
-        ${store.panel.value === "tasks" && html`<${Tasks} />`}
+        ${shown && html`<${shown} />`}
         <${Log} />
         <${Status} />
         <${Composer} />
@@ -41,7 +45,6 @@ function Head() {
   const session = store.current.value;
   const found = store.sessions.value.find((each) => each.id === session);
   const run = store.view.value.run.value;
-  const toggle = (name) => () => { store.panel.value = store.panel.value === name ? "" : name; };
   const undo = async () => {
     const done = await store.undo();
     if (done) store.problem.value = t("undone", { files: [...done.restored, ...done.removed].join(", ") });
@@ -50,11 +53,10 @@ function Head() {
     <button class="icon menu" aria-label=${t("menu")} aria-expanded=${store.sideOpen.value} onClick=${() => { store.sideOpen.value = !store.sideOpen.value; }}>☰</button>
     <h1 title=${found?.title || ""}>${session ? found?.title || run?.task || t("untitled") : t("new")}</h1>
     ${session && html`<nav class="acts" aria-label=${t("sessions")}>
-      <button aria-pressed=${store.panel.value === "timeline"} onClick=${toggle("timeline")}>${t("timeline")}</button>
-      <button aria-pressed=${store.panel.value === "tasks"} onClick=${toggle("tasks")}>${t("tasks")}</button>
+      ${["timeline", "tasks", ...(store.mayOperate() ? ["operator"] : [])].map((each) => html`<button key=${each} aria-pressed=${store.panel.value === each} onClick=${() => store.toggle(each)}>${t(each)}</button>`)}
       <button class="less" onClick=${() => store.fork()}>${t("fork")}</button>
       <button class="less" onClick=${undo}>${t("undo")}</button>
-      ${store.me.value.roles.includes("operate") && html`<a class="button less" href="/api/sessions/${session}/export?form=markdown" download>${t("export")}</a>`}
+      ${store.mayOperate() && html`<a class="button less" href="/api/sessions/${session}/export?form=markdown" download>${t("export")}</a>`}
     </nav>`}
   </header>`;
 }
@@ -66,13 +68,4 @@ function Status() {
       <button class="icon" aria-label=${t("close")} onClick=${() => { store.problem.value = ""; }}>×</button></p>`}
     <div class="heard" role="log" aria-live="polite">${store.view.value.said.value}</div>
   </div>`;
-}
-
-function Tasks() {
-  const [tasks, setTasks] = useState([]);
-  const place = useRef(null);
-  useEffect(() => { api("GET", "/api/tasks?limit=50").then((found) => setTasks(found.tasks)).catch(store.tell); }, [store.view.value.version.value]);
-  return html`<section class="panel" ref=${place} aria-label=${t("tasks")}><h2>${t("tasks")}</h2>
-    ${tasks.length === 0 ? html`<p class="dim">${t("noTasks")}</p>` : html`<ul class="tasks">${tasks.map((each) => html`<li key=${each.id}>
-      <span class="badge ${each.state}">${each.state}</span> ${each.agent} <span class="dim">${t("tokens", { n: each.tokens })}</span></li>`)}</ul>`}</section>`;
 }

@@ -1,9 +1,9 @@
-// Where one writes: a message begins a run, or steers the one at work. Images come by button, paste or drop.
+// Where one writes: a message begins a run, or steers the one at work. Files come by button, paste or drop.
 import { html, useRef, useState } from "./html.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
-const KINDS = /^image\/(png|jpeg|gif|webp)$/;
+const KINDS = /^(image\/(png|jpeg|gif|webp)|application\/pdf|audio\/(wav|x-wav|mpeg|mp3))$/;
 const MOST_BYTES = 5 * 1024 * 1024;
 
 export function Composer() {
@@ -37,15 +37,15 @@ export function Composer() {
   const pasted = (event) => { const found = [...(event.clipboardData?.files || [])]; if (found.length) { event.preventDefault(); add(found); } };
   const name = store.agent.value;
   return html`<form class="composer" onSubmit=${submit} onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => { event.preventDefault(); add(event.dataTransfer.files); }}>
-    ${media.length > 0 && html`<ul class="media">${media.map((each, index) => html`<li key=${index}><img src=${each.url} alt=${each.name} />
+    ${media.length > 0 && html`<ul class="media">${media.map((each, index) => html`<li key=${index}>${each.url.startsWith("data:image/") ? html`<img src=${each.url} alt=${each.name} />` : html`<span class="file">${each.name}</span>`}
       <button type="button" class="icon" aria-label="${t("remove")}: ${each.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>
     <textarea id="message" rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
       placeholder=${t(isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
     <div class="tools">
-      <input class="heard" id="files" type="file" multiple accept="image/png,image/jpeg,image/gif,image/webp" ref=${files} tabindex="-1" aria-hidden="true"
+      <input class="heard" id="files" type="file" multiple accept="image/png,image/jpeg,image/gif,image/webp,application/pdf,audio/wav,audio/mpeg" ref=${files} tabindex="-1" aria-hidden="true"
         onChange=${(event) => { add(event.target.files); event.target.value = ""; }} />
-      <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}>＋</button>
+      <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}>+</button>
       ${store.agents.value.length > 1 && html`<select aria-label=${t("agent")} value=${name} onChange=${(event) => { store.agent.value = event.target.value; }}>
         ${store.agents.value.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select>`}
       <span class="grow"></span>

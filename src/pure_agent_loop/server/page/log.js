@@ -24,6 +24,7 @@ export function Log() {
   useEffect(() => { // what comes grows after it is drawn: code that is highlighted, pictures, cards
     const grown = new ResizeObserver(() => { if (isAtEnd.current) place.current.scrollTop = place.current.scrollHeight; });
     grown.observe(place.current.firstElementChild);
+    grown.observe(place.current); // a panel takes room from it
     return () => grown.disconnect();
   }, []);
   const scrolled = () => {

@@ -12,11 +12,21 @@ export function Sidebar() {
     <input type="search" aria-label=${t("search")} placeholder=${t("search")} value=${wanted} onInput=${(event) => setWanted(event.target.value)} />
     <nav aria-label=${t("sessions")}>
       ${found.length === 0 && html`<p class="dim">${t("noSessions")}</p>`}
-      <ul class="sessions">${found.map((each) => html`<${Session} key=${each.id} about=${each} />`)}</ul>
+      ${folders(found).map(([name, some]) => (name === "" ? html`<${List} key="" sessions=${some} />` : html`<details class="folder" key=${name} open><summary>${name} <span class="dim">${some.length}</span></summary><${List} sessions=${some} /></details>`))}
       ${store.moreSessions.value && html`<button onClick=${store.loadMoreSessions}>…</button>`}
     </nav>
+    ${store.me.value.engine && store.mayOperate() && html`<button aria-pressed=${store.panel.value === "fleet"} onClick=${() => { store.toggle("fleet"); store.sideOpen.value = false; }}>${t("fleet")}</button>`}
     <${Settings} />
   </aside>`;
+}
+
+const List = ({ sessions }) => html`<ul class="sessions">${sessions.map((each) => html`<${Session} key=${each.id} about=${each} />`)}</ul>`;
+
+// Folders by name, and behind them what is in none.
+function folders(sessions) {
+  const found = new Map();
+  for (const each of sessions) found.set(each.folder, [...(found.get(each.folder) || []), each]);
+  return [...found].sort(([one], [other]) => (one === "") - (other === "") || one.localeCompare(other));
 }
 
 function Session({ about }) {
@@ -25,14 +35,16 @@ function Session({ about }) {
   const state = about.state === "running" ? "running" : about.state.startsWith("waiting") ? "waiting" : "";
   const title = about.title || t("untitled");
   if (isAsking) {
-    return html`<li class="asking"><span>${t("deleteSure")}</span>
-      <button class="danger" onClick=${() => store.remove(about.id)}>${t("delete")}</button>
-      <button onClick=${() => setAsking(false)}>${t("cancel")}</button></li>`;
+    const move = (event) => { event.preventDefault(); store.move(about.id, new FormData(event.target).get("folder").trim()); setAsking(false); };
+    return html`<li class="asking"><form onSubmit=${move}><label for="folder">${t("folder")}</label>
+      <input id="folder" name="folder" maxlength="60" list="folders" value=${about.folder} /><datalist id="folders">${[...new Set(store.sessions.value.map((each) => each.folder))].map((each) => html`<option key=${each} value=${each} />`)}</datalist>
+      <button>${t("move")}</button> <button type="button" class="danger" onClick=${() => store.remove(about.id)}>${t("delete")}</button>
+      <button type="button" onClick=${() => setAsking(false)}>${t("cancel")}</button></form></li>`;
   }
   return html`<li class=${isOpen ? "open" : ""}>
     <button class="session" aria-current=${isOpen ? "true" : undefined} onClick=${() => store.open(about.id)}>
       ${state && html`<span class="dot ${state}" role="img" aria-label=${t(state)}></span>`}<span class="title">${title}</span></button>
-    <button class="icon" aria-label="${t("delete")}: ${title}" onClick=${() => setAsking(true)}>×</button></li>`;
+    <button class="icon" aria-label="${t("change")}: ${title}" onClick=${() => setAsking(true)}>⋯</button></li>`;
 }
 
 function Settings() {

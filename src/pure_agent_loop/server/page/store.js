@@ -13,7 +13,9 @@ export const view = signal(new View());
 export const questions = signal([]);
 export const agent = signal("");
 export const problem = signal("");
-export const panel = signal(""); // "", "timeline", "tasks"
+export const panel = signal(""); // the name of one of app.js's, or empty
+export const toggle = (name) => { panel.value = panel.value === name ? "" : name; };
+export const mayOperate = () => me.value.roles.includes("operate");
 export const sideOpen = signal(false);
 
 const asked = /[#&]s=([\w.-]+)/.exec(location.hash)?.[1]; // the session in the address, before it follows `current`
@@ -168,8 +170,6 @@ export const send = guarded(async (text, media) => {
 export const steer = guarded(async (text) => {
   const run = view.value.run.value;
   await wire.ask("steer", { run: run.id, text });
-  view.value.add("user", { text, isSteer: true, run: run.id });
-  view.value.take([]);
   return run;
 });
 
@@ -205,6 +205,11 @@ export const undo = guarded(async () => wire.ask("undo", { session: current.valu
 export const remove = guarded(async (session) => {
   await api("DELETE", `/api/sessions/${session}`);
   if (session === current.value) fresh();
+  await loadSessions();
+});
+
+export const move = guarded(async (session, folder) => {
+  await api("POST", `/api/sessions/${session}/folder`, { folder });
   await loadSessions();
 });
 

@@ -21,16 +21,18 @@ export function Timeline() {
     const found = item?.callId && document.getElementById(`call-${item.id}`);
     if (found) { found.open = true; found.scrollIntoView({ block: "center" }); found.querySelector("summary").focus(); }
   };
-  return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}</span>
+  return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}${run.usage?.prompt_tokens ? ` · ${t("cachedShare", { n: Math.round((100 * (run.usage.cached_tokens || 0)) / run.usage.prompt_tokens) })}` : ""}${run.cost ? ` · $${run.cost.toFixed(4)}` : ""}</span>
       <span class="grow"></span><button class="icon" aria-label="−" onClick=${() => setZoom(Math.max(1, zoom / 2))}>−</button><button class="icon" aria-label="+" onClick=${() => setZoom(Math.min(16, zoom * 2))}>+</button></h2>
     <div class="scroll" tabindex="0" role="region" aria-label=${t("timeline")}><svg width=${width} height=${height} role="group" aria-label=${t("timeline")}>
       <text x="4" y=${ROW - 6}>${t("model")}</text><text x="4" y=${2 * ROW - 6}>${t("tool")}</text>
       ${apart(run.marks || [], x).map((mark) => html`<g key=${mark.step}><line class="mark" x1=${x(mark.at)} x2=${x(mark.at)} y1="0" y2=${height - 14} /><text class="mark" x=${x(mark.at)} y=${height - 2}>${mark.isFar ? t("stepN", { n: mark.step }) : ""}</text></g>`)}
       ${rows.map(([row, span], index) => {
         const from = x(span.start), to = Math.max(x(span.end || end), from + 3);
-        const label = `${span.tool || t("model")}, ${t("stepN", { n: span.step })}, ${seconds((span.end || end) - span.start)}`;
-        return html`<rect key=${index} class="bar ${span.kind} ${span.failed ? "failed" : ""}" x=${from} y=${row * ROW + 3} width=${to - from} height=${ROW - 6} rx="4" role="button" tabindex="0" aria-label=${label}
-          onClick=${() => show(span)} onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(span); } }}><title>${label}</title></rect>`;
+        const used = span.used ? `, ${t("inOut", span.used)}` : "", share = span.used?.in ? span.used.cached / span.used.in : 0;
+        const label = `${span.tool || t("model")}, ${t("stepN", { n: span.step })}, ${seconds((span.end || end) - span.start)}${used}`;
+        return html`<g key=${index}><rect class="bar ${span.kind} ${span.failed ? "failed" : ""}" x=${from} y=${row * ROW + 3} width=${to - from} height=${ROW - 6} rx="4" role="button" tabindex="0" aria-label=${label}
+          onClick=${() => show(span)} onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(span); } }}><title>${label}</title></rect>
+          ${share > 0 && html`<rect class="cached" x=${from} y=${row * ROW + ROW - 7} width=${(to - from) * share} height="4" />`}</g>`;
       })}</svg></div></section>`;
 }
 

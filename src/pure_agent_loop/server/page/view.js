@@ -64,6 +64,8 @@ export class View {
     this.add("user", { text: data.task, run: run.id, time: event.timestamp });
   }
 
+  on_steered(data, event) { this.add("user", { text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
+
   dropPieces() {
     for (const item of this.open.values()) this.drop(item);
     this.open.clear();
@@ -96,12 +98,12 @@ export class View {
   beginModel(run, event) {
     const last = run.spans.at(-1);
     if (!last || last.end || last.kind !== "model") {
-      run.spans.push({ kind: "model", step: event.step, start: last?.kind === "tool" && last.end ? last.end : Math.min(run.modelFrom ?? event.timestamp, event.timestamp), end: 0 });
+      run.spans.push(run.model = { kind: "model", step: event.step, start: last?.kind === "tool" && last.end ? last.end : Math.min(run.modelFrom ?? event.timestamp, event.timestamp), end: 0 });
     }
   }
 
   endModel(run, event) {
-    const last = run?.spans.findLast((each) => each.kind === "model");
+    const last = run?.model;
     if (last && !last.end) last.end = event.timestamp;
   }
 
@@ -113,7 +115,7 @@ export class View {
   on_reasoning(data, event) { this.whole("reasoning", data, event); }
 
   on_action(data, event, run) {
-    if (run) { if (!run.spans.some((each) => each.step === event.step && each.kind === "model")) this.beginModel(run, event); this.endModel(run, event); }
+    if (run) { if (run.model?.step !== event.step) this.beginModel(run, event); this.endModel(run, event); }
     let item = this.calls.get(data.call_id);
     if (!item) {
       item = this.add("call", { tool: data.tool, callId: data.call_id, run: event.run, step: event.step, progress: "" });
@@ -174,6 +176,10 @@ export class View {
     if (!run) return;
     const usage = data.usage || {};
     run.step = event.step;
+    const model = run.model?.step === event.step && run.model, before = run.usage || {};
+    const more = (name) => (usage[name] ?? 0) - (before[name] ?? 0);
+    if (model) model.used = { in: more("prompt_tokens"), out: more("completion_tokens"), cached: more("cached_tokens") };
+    run.usage = usage;
     run.marks = [...(run.marks || []), { step: event.step, at: event.timestamp, tokens: usage.total_tokens ?? 0 }];
     run.modelFrom = event.timestamp;
   }

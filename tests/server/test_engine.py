@@ -1,0 +1,132 @@
+"""A server whose runs an engine of durable runs does, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from tests.server.conftest import events_of, transcript
+from tests.server.test_coming_back import begin, recorded, take_until
+
+from pure_agent_loop.testing import call, deltas
+
+
+def answer(request):
+    """Calls what the task names, once; then says that it is done."""
+    last = request.messages[-1]
+    if last["role"] == "tool":
+        return deltas("Done ", "with it.")
+    name, _, what = str(last["content"]).partition(" ")
+    kinds = {"danger": {"what": what}, "hold": {"name": what}, "add": {"a": 1, "b": 2}}
+    return call(name, **kinds[name]) if name in kinds else deltas("Hello ", "there.")
+
+
+@pytest.fixture(scope="module")
+def server(serve, tmp_path_factory):
+    return serve(answer, database=f"sqlite:///{tmp_path_factory.mktemp('engine')}/runs.sqlite")
+
+
+def test_a_run_its_events_and_its_records(server):
+    with server.client() as client:
+        assert client.get("/api/me").json()["engine"] is True
+        run = begin(client, "add")
+        whole = events_of(client, run["id"])
+        assert [each["number"] for each in whole] == list(range(1, len(whole) + 1))
+        assert whole[-1]["data"]["state"] == "completed"
+        assert transcript(whole) == recorded(client, run["session"])
+        again = begin(client, "hello", session=run["session"])
+        whole += events_of(client, again["id"])
+        assert [each["number"] for each in whole] == list(range(1, len(whole) + 1))
+        assert transcript(whole) == recorded(client, run["session"])
+        assert client.get(f"/api/runs/{again['id']}").json()["content"] == "Hello there."
+
+
+def test_the_fleet(server):
+    with server.client() as client:
+        run = begin(client, "hold fleet")
+        take_until(client, run["id"], [], "action", "hold")
+        found = client.get("/api/fleet").json()
+        (worker,) = found["workers"]
+        assert worker["runs"] == found["states"]["running"] == 1
+        assert [each["agents"] for each in found["queues"]] == [["helper", "other"]]
+        assert found["runs"][0]["session"] == run["session"]
+        (server.folder / "fleet").touch()
+        assert events_of(client, run["id"])[-1]["data"]["state"] == "completed"
+
+
+def test_a_question_is_answered(server):
+    with server.client() as client:
+        run = begin(client, "danger thing")
+        seen = take_until(client, run["id"], [], "run_state", "waiting_permission")
+        (question,) = client.get(f"/api/sessions/{run['session']}/questions").json()["questions"]
+        assert question["tool"] == "danger"
+        busy = client.post("/api/runs", json={"text": "hello", "session": run["session"]})
+        assert busy.status_code == 409
+        said = {"call_id": question["call_id"], "verdict": "allow"}
+        assert client.post(f"/api/sessions/{run['session']}/answers", json=said).json() == {"run": run["id"]}
+        seen += events_of(client, run["id"], seen[-1]["number"])
+        assert seen[-1]["data"]["state"] == "completed"
+        assert server.effects().count("danger thing") == 1
+
+
+def test_a_run_is_stopped_at_work_and_while_it_waits(server):
+    with server.client() as client:
+        for task, kind, word in (
+            ("hold never", "action", "hold"),
+            ("danger x", "run_state", "waiting_permission"),
+        ):
+            run = begin(client, task)
+            take_until(client, run["id"], [], kind, word)
+            assert client.post(f"/api/runs/{run['id']}/stop", json={}).status_code == 200
+            assert events_of(client, run["id"])[-1]["data"]["state"] == "cancelled"
+            assert client.get(f"/api/runs/{run['id']}").json()["state"] == "cancelled"
+
+
+def test_a_run_goes_on_after_a_kill_of_the_server(server):
+    goes_on_after(signal.SIGKILL, server)
+
+
+def test_a_run_on_postgres_goes_on_after_a_stop_of_the_server(serve, postgres):
+    server = serve(answer, database=postgres.url)
+    goes_on_after(signal.SIGTERM, server)
+    server.kill(signal.SIGTERM)
+
+
+def goes_on_after(number, server):
+    with server.client() as client:
+        run = begin(client, "hold it")
+        seen = take_until(client, run["id"], [], "action", "hold")
+    (server.folder / "it").touch()
+    server.kill(number)
+    server.start()
+    with server.client() as client:
+        seen += events_of(client, run["id"], seen[-1]["number"])
+        assert [each["number"] for each in seen] == list(range(1, len(seen) + 1))
+        assert seen[-1]["data"]["state"] == "completed"
+        assert transcript(seen) == recorded(client, run["session"])
+        assert server.effects().count("hold it") == 1
+
+
+def test_schedules(server):
+    about = {
+        "name": "daily",
+        "agent": "helper",
+        "prompt": "hello",
+        "cron": "0 6 * * *",
+        "timezone": "Asia/Shanghai",
+    }
+    with server.client() as client:
+        made = client.post("/api/schedules", json=about)
+        assert made.status_code == 201, made.text
+        assert made.json()["next"] > 0
+        assert client.post("/api/schedules", json=about).status_code == 409
+        assert (
+            client.post("/api/schedules", json={**about, "name": "x", "cron": "nonsense"}).status_code == 409
+        )
+        assert client.get("/api/schedules").json()["schedules"] == [made.json()]
+        assert client.post("/api/schedules/daily/pause", json={}).json()["next"] is None
+        assert client.get("/api/schedules/daily").json()["enabled"] is False
+        assert client.post("/api/schedules/daily/resume", json={}).json()["enabled"] is True
+        assert client.delete("/api/schedules/daily").status_code == 204
+        assert client.get("/api/schedules/daily").status_code == 404
+        assert client.get("/api/schedules").json()["schedules"] == []

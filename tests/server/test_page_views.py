@@ -1,0 +1,156 @@
+"""Views of the page beside the conversation: requests, tasks, fleet, folders, and very long conversations."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from playwright.sync_api import expect
+from tests.server.browser import Visit, chromium
+
+from pure_agent_loop.testing import call
+
+FILL = """async (count) => {
+  const store = await import("/assets/store.js"), view = store.view.value, events = [];
+  let step = 0;
+  const add = (type, data) => events.push({ type, data, run: "S:1", step, timestamp: events.length });
+  add("run_start", { agent: "helper", task: "Go", attempt: 1 });
+  for (let n = 0; n < count; n++) {
+    step = n + 1;
+    add("action", { tool: "add", args: { a: n }, call_id: `c${n}` });
+    add("observation", { tool: "add", result: `${n}`, call_id: `c${n}`, duration: 1 });
+  }
+  store.current.value = "S";
+  const begun = performance.now();
+  view.take(events);
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return performance.now() - begun;
+}"""
+# The longest frame while everything is scrolled through, and all that was drawn earlier is asked for once.
+SCROLL = """async () => {
+  const box = document.querySelector(".log"), frames = [];
+  let last = performance.now();
+  const frame = () => new Promise((done) => requestAnimationFrame((now) => {
+    frames.push(now - last);
+    last = now;
+    done();
+  }));
+  await frame(); await frame(); frames.length = 0;
+  for (let n = 0; n < 60; n++) { box.scrollTop -= 400; await frame(); }
+  document.querySelector(".earlier").click();
+  for (let n = 0; n < 60; n++) { box.scrollTop += 400; await frame(); }
+  frames.sort((one, other) => one - other);
+  return { median: frames[60], worst: frames.at(-1), nodes: document.querySelectorAll("*").length };
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    visits = []
+
+    def begin(server, **about):
+        visits.append(Visit(browser, server, **about))
+        return visits[-1].enter()
+
+    yield begin
+    for each in visits:
+        each.close()
+
+
+def test_requests_audit_and_folders(serve, visit):
+    guest = visit(serve([call("add", a=1, b=2), "It is 3."]), color_scheme="dark")
+    guest.say("What is 1 + 2?")
+    guest.wait(".end")
+    guest.page.get_by_role("button", name="Requests").click()
+    guest.wait(".requests li", 3)
+    expect(guest.page.locator(".requests").first).to_contain_text("2 of 4 messages as before")
+    guest.page.locator(".requests summary").nth(1).press("Enter")
+    expect(guest.page.locator(".requests pre")).to_contain_text("SECRET-PROMPT")
+    expect(guest.page.locator(".requests").last).to_contain_text("add")
+    guest.shot("requests")
+    guest.page.locator(".sessions li .icon").first.focus()
+    guest.page.keyboard.press("Enter")
+    guest.page.get_by_label("Folder").fill("Sums")
+    guest.page.get_by_role("button", name="Move", exact=True).click()
+    expect(guest.page.locator(".folder summary")).to_contain_text("Sums")
+    guest.page.reload()
+    expect(guest.page.locator(".folder .session")).to_contain_text("What is 1 + 2?")
+
+
+def test_the_fleet(serve, visit, tmp_path):
+    server = serve(["Hello."], database=f"sqlite:///{tmp_path}/runs.sqlite")
+    guest = visit(server)
+    guest.say("Hello")
+    guest.wait(".end")
+    guest.page.get_by_role("button", name="Fleet").click()
+    for text in ("Workers", "Queues", "Schedules", "model scripted", "completed"):
+        expect(guest.page.locator(".fleet")).to_contain_text(text)
+
+
+def test_who_does_not_operate_has_no_such_views(serve, browser):
+    guest = Visit(browser, serve(["Hello."], people={"ada": ["use"]}))
+    guest.page.goto(f"{guest.server.url}/#token=ada-token-0123456789")
+    guest.say("Hello")
+    guest.wait(".end")
+    expect(guest.page.get_by_role("button", name="Timeline")).to_be_visible()
+    for name in ("Requests", "Fleet", "Export"):
+        expect(guest.page.get_by_role("button", name=name)).to_have_count(0)
+    guest.close()
+
+
+def test_tasks_stand_in_a_tree(serve, visit):
+    phone = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
+    guest = visit(serve([call("add", a=1, b=2), "It is **3**.\n\n```python\nx = 1 + 2\n```"]), **phone)
+    guest.say("What is 1 + 2?")
+    guest.wait(".end")
+    guest.wait(".answer .hljs-number")
+    guest.shot("phone")
+    session = guest.page.url.rpartition("=")[2]
+    about = {
+        "agent": "a",
+        "state": "completed",
+        "calls": 1,
+        "tokens": 2,
+        "created": 0,
+        "ended": 1,
+        "last_tool": "",
+    }
+    tasks = [
+        {"id": "one", "session": session, "own_session": "S1", **about},
+        {"id": "two", "session": "S1", "own_session": "S1", **about},  # a ring must not hang the page
+    ]
+    guest.page.route("**/api/tasks?**", lambda route: route.fulfill(json={"tasks": tasks}))
+    guest.page.get_by_role("button", name="Tasks").click()
+    guest.wait(".tasks .tasks li")
+
+
+def test_a_document_goes_to_the_model(serve, visit):
+    seen = []
+
+    def handler(request):
+        seen.append(request.messages[-1]["content"])
+        return "A document."
+
+    guest = visit(serve(handler))
+    pdf = {"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4"}
+    guest.page.set_input_files("#files", [pdf])
+    expect(guest.page.locator(".media .file")).to_have_text("a.pdf")
+    guest.say("What is this?")
+    guest.wait(".end")
+    assert base64.b64encode(b"%PDF-1.4").decode() in json.dumps(seen[0])
+
+
+def test_ten_thousand_calls_are_a_small_document(serve, visit):
+    guest = visit(serve(["unused"]))
+    took = guest.page.evaluate(FILL, 10_000)
+    frames = guest.page.evaluate(SCROLL)
+    print(f"10,000 calls: drawn in {took:.0f} ms; a frame of scrolling {frames}")
+    assert guest.page.locator(".call").count() <= 240
+    assert frames["nodes"] < 5_000
