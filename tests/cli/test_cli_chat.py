@@ -380,6 +380,7 @@ class TestCommands:
             ("/permissions", "mode: ask"),
             ("/tools", "edit_file"),
             ("/sessions", "1  .*go"),
+            ("/sessions 1?", r"> go\n +Fine\."),
             ("/context", "system +█"),
             ("/cost", r"\d+ tokens in 1 steps"),
             ("/theme light", "theme: light"),

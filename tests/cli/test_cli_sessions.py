@@ -116,10 +116,16 @@ class TestRun:
                 terminal.until("Its number")
                 terminal.type("7\n")
                 terminal.until("Its number")
+                terminal.type("2?\n")
+                terminal.until("> what is here?")
+                terminal.until("· list_dir")
+                terminal.until("> thank you")
+                terminal.type("HELL\n")
                 terminal.type("2\n")
                 assert terminal.end() == 0
             finally:
                 terminal.close()
+        assert terminal.shown.count("hello") == 2  # in the list, and among what was searched
         assert ("user", "thank you") in said(server)
         headless = pal("run", "--no-tools", "yes", "--resume")
         assert headless.returncode == 2

@@ -41,7 +41,9 @@ PICK = "?"  # no id: it cannot be one
 MOST_TO_PICK = 20
 MOST_TITLE = 60
 FOLDER = "folder"  # the type of the record that says where a session began
-_PICK_QUESTION = "Which one? Its number, or Enter for none: "
+MOST_PREVIEWED = 6
+_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # the mark of each kind of entry
+_PICK_QUESTION = "Which one? Its number, 2? to look into it, words to search, or Enter for none: "
 
 
 class Place:
@@ -339,6 +341,20 @@ def title_of(store: SessionStore, session_id: str) -> str:
     return one_line(story.title, MOST_TITLE)
 
 
+def preview(store: SessionStore, session_id: str) -> list[str]:
+    """The last things that were said and done in a session, a line each."""
+    from pure_agent_loop.sessions.story import read_story
+
+    try:
+        entries = read_story(store.read(session_id).records).entries
+    except SessionError as error:
+        return [one_line(f"({error})", MOST_TITLE)]
+    shown = [each for each in entries if each.kind in _PREVIEWED][-MOST_PREVIEWED:]
+    return [
+        one_line(" ".join(filter(None, (_PREVIEWED[each.kind], each.tool, each.text))), 100) for each in shown
+    ]
+
+
 def _picked(
     found: list[SessionInfo], store: SessionStore, questions: Questions | None, output: Output
 ) -> str:
@@ -347,12 +363,24 @@ def _picked(
         raise ConfigError(f"--resume needs the id of a session here. Those of this folder: {there}.")
     from pure_agent_loop.sessions.export import moment
 
-    for number, info in enumerate(found, start=1):
-        output.say(f"{number:>3}  {moment(info.updated)}  {title_of(store, info.id)}")
-    while (line := questions.line(_PICK_QUESTION)) is not None and line.strip():
-        if line.strip().isdecimal() and 1 <= int(line) <= len(found):
-            return found[int(line) - 1].id
+    lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in found]
+    _show(lines, "", output)
+    while said := (questions.line(_PICK_QUESTION) or "").strip():
+        at = said.removesuffix("?")
+        chosen = found[int(at) - 1].id if at.isdecimal() and 1 <= int(at) <= len(found) else None
+        if chosen is None:
+            _show(lines, said, output)
+        elif said == at:
+            return chosen
+        else:
+            output.say("\n".join(preview(store, chosen)))
     raise ConfigError("No session was picked.")
+
+
+def _show(lines: Sequence[str], word: str, output: Output) -> None:
+    for number, line in enumerate(lines, start=1):
+        if word.lower() in line.lower():
+            output.say(f"{number:>3}  {line}")
 
 
 def existing(session_id: str, store: SessionStore) -> str:

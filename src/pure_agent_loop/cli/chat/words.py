@@ -107,7 +107,10 @@ COMMANDS: Pairs = {
     "mode": ("MODE: what it may do", "模式：允许做什么"),
     "permissions": ("the rules; remove RULE takes one back", "规则；remove 规则 收回一条"),
     "tools": ("what the model works with", "模型可用的工具"),
-    "sessions": ("those of this folder; ID or number goes on there", "此文件夹的会话；编号即继续"),
+    "sessions": (
+        "those of this folder; ID or number goes on there, 2? looks into it",
+        "此文件夹的会话；编号即继续，2? 为预览",
+    ),
     "new": ("begin a new session", "开始新会话"),
     "fork": ("STEP: a new session that begins as this one", "步骤：以此会话为开端的新会话"),
     "rewind": ("STEP: back to after it, files and words", "步骤：回到其后，文件与对话"),
