@@ -115,24 +115,24 @@ def test_only_tools_are_written_and_what_comes_before_them_is_the_same_for_all_t
         asked = [
             (m, o["response_format"]["json_schema"]["schema"]) for m, o in model.requests if "logprobs" in o
         ]
-        assert [held["enum"][0].partition(": ")[0] for _, held in asked] == [offered.name] * 4
-        assert [m[-1]["content"] for m, _ in asked] == ["N/A", "What I say is only read"] * 2
-        leads.append([asked[0][0][:-3], asked[2][0][:-1]])
+        assert [held["enum"] for _, held in asked] == [[offered.name]] * 2
+        assert [m[-1]["content"] for m, _ in asked] == ["N/A", "What I say is only read"]
+        leads.append(asked[0][0][:-3])
     assert leads[0] == leads[1]
 
 
-def test_a_tool_that_one_reading_speaks_against_is_not_called():
+def test_of_several_that_are_likely_by_name_what_they_do_decides():
     class Named(Likely):
-        """It finds the name likely, but not what the tool does."""
+        """It finds both names likely, and what one of them does."""
 
         async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
-            written = str(options.get("response_format"))
-            self.likes = {} if f"clock: {clock.description}" in written else {"time": "clock"}
+            is_described = ": Say what" in str(options.get("response_format"))
+            self.likes = {"time": "clock"} if is_described else {"time": "weather", "What": "clock"}
             return await super().chat(messages, tools, **options)
 
-    model = Named({}, ["No idea."])
-    assert calls_of(Agent(llm=model, tools=[clock]).run("What time is it?")) == []
-    assert len(model.requests) == 5
+    model = Named({}, ["It is noon."])
+    assert calls_of(Agent(llm=model, tools=[weather, clock]).run("What time is it?")) == [("clock", {})]
+    assert len(model.requests) == 9
 
 
 def test_a_value_that_was_made_up_is_chosen_among_what_was_said():

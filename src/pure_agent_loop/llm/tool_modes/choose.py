@@ -1,7 +1,8 @@
 """Whether a tool answers, and which one: by what the model itself finds likely.
 
 A small model that is asked "yes or no?" says nothing, and one that may write what it likes always likes the
-same. But likelihoods tell what it understood. Each tool is read twice:
+same. But likelihoods tell what it understood. Each tool is read by its name, and where the words of the user
+speak for several, these are read by what they do, too:
 
     named(tool)     = share of the surprise at its name, among the names of all tools, that the words of the
                       user take away
@@ -12,8 +13,8 @@ same. But likelihoods tell what it understood. Each tool is read twice:
 
 Words without content are the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690. A share,
 because texts differ in length and in how likely they are by themselves; above zero, the words speak for the
-tool, so there is no threshold. The two readings err on different questions: only a tool that both speak for
-is called, and of several the one with the greatest sum.
+tool, so there is no threshold. The two readings err on different questions: of several tools the one with
+the greatest sum is called.
 
 What the user said is only read, and all that is written belongs to the tools: it is short, and how likely it
 is without content is asked once for a set of tools. (The other direction, the words given the tool, says as
@@ -79,14 +80,12 @@ async def choose(
     best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_DESCRIBED]
     if not has_to_call:
         best = [each for each in best if named[each] > 0]
+    if len(best) < 2:
+        return tools[best[0]] if best else None
     texts = [": ".join(_about(tools[each])) for each in best]
     described = await reading.shares(_descriptions_lead(shots, prompts), texts)
-    sums = {
-        each: named[each] + share
-        for each, share in zip(best, described, strict=True)
-        if has_to_call or share > 0
-    }
-    return tools[max(sums, key=sums.__getitem__)] if sums else None
+    sums = {each: named[each] + share for each, share in zip(best, described, strict=True)}
+    return tools[max(sums, key=sums.__getitem__)]
 
 
 class NoProbabilitiesError(Exception):
