@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import (
     NETWORK,
+    PYTHON,
     child_environment,
     find_program,
     module_argv,
@@ -76,5 +76,5 @@ def _installer() -> list[str]:
         return module_argv("pip", "install", "--disable-pip-version-check", "--no-compile")
     uv = find_program("uv")
     if uv:
-        return [uv, "pip", "install", "--python", sys.executable]
+        return [uv, "pip", "install", "--python", PYTHON]
     raise ConfigError(f"Fetching {NAME} needs pip or uv. Install one of them.")

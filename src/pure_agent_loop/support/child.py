@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+PYTHON = sys.executable
 ELSEWHERE = Path(sys.executable).anchor  # a folder without anything that a program could load
 NETWORK = (
     *(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import log2
-from typing import AnyStr
+from typing import Any
 
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
@@ -88,7 +88,7 @@ def remove_shapes(text: str, mark: str) -> str:
     return _cut(text, sorted(spans), mark) if spans else text
 
 
-def _found(data: AnyStr, word: AnyStr) -> Iterator[int]:
+def _found(data: Any, word: Any) -> Iterator[int]:
     at = data.find(word)
     while at >= 0:
         yield at
@@ -198,10 +198,14 @@ _PAIR = re.compile(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
 _NETRC = re.compile(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
 
 
+_WORDS: tuple[Any, ...] = (b"pass", b"pwd", b"psk", b"secret")
+_ALL_WORDS = (*_WORDS, "密码", "口令")
+
+
 def _passwords(text: str, lowered: bytes) -> _Spans:
-    for word in (b"pass", b"pwd", b"psk", b"secret", "密码", "口令"):
-        done = 0
-        for at in _found(lowered, word) if isinstance(word, bytes) else _found(text, word):
+    for word in _WORDS if text.isascii() else _ALL_WORDS:
+        done, data = 0, (lowered if word.__class__ is bytes else text)
+        for at in _found(data, word) if word in data else ():
             if at < done:
                 continue
             match = (_SECRET if word == b"secret" else _PASSWORD).match(text, at + len(word))
