@@ -1,6 +1,6 @@
 # `make run` and `make test` set up what they need on a fresh machine with Python >= 3.10.
 PYTHON ?= python3
-TASK ?= Which files are in the docs folder?
+TASK ?= What is 17 * 23?
 VENV := .venv
 LOWEST := .venv-lowest
 BIN := $(VENV)/bin
