@@ -114,13 +114,16 @@ class TestRun:
                 terminal.until("hello")
                 terminal.until("what is here?")
                 terminal.until("Its number")
-                terminal.type("7\n")
+                terminal.type("99\n")
                 terminal.until("Its number")
                 terminal.type("2?\n")
                 terminal.until("> what is here?")
                 terminal.until("· list_dir")
                 terminal.until("> thank you")
+                terminal.until("Its number")
                 terminal.type("HELL\n")
+                terminal.until("hello")
+                terminal.until("Its number")
                 terminal.type("2\n")
                 assert terminal.end() == 0
             finally:
