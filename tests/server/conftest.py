@@ -98,6 +98,30 @@ def serve(tmp_path_factory):
         assert "Traceback" not in errors, errors
 
 
+@pytest.fixture(scope="module")
+def browser():
+    from tests.server.browser import chromium  # it knows the servers of this file
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that has somebody visit a server; at the end nothing may have gone wrong on the page."""
+    from tests.server.browser import Visit
+
+    visits: list[Any] = []
+
+    def begin(server, **about):
+        visits.append(Visit(browser, server, **about))
+        return visits[-1].enter()
+
+    yield begin
+    for each in visits:
+        each.close()
+
+
 def sse(response: httpx2.Response, until: int | None = None) -> list[dict[str, Any]]:
     """The events of a stream until it ends, or so many of them."""
     found, name = [], ""

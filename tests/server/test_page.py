@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import base64
 
-import pytest
 from playwright.sync_api import expect
-from tests.server.browser import Visit, chromium
+from tests.server.browser import Visit
 
 from pure_agent_loop.testing import Gate, call, deltas
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser):
-    """A function that has somebody visit a server; at the end nothing may have gone wrong on the page."""
-    visits = []
-
-    def begin(server, **about):
-        visits.append(Visit(browser, server, **about))
-        return visits[-1].enter()
-
-    yield begin
-    for each in visits:
-        each.close()
 
 
 def test_an_answer_streams_beside_a_call_and_finished_blocks_stay(serve, visit):

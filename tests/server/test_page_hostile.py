@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.server.browser import Visit, chromium
+from tests.server.browser import Visit
 
 from pure_agent_loop.testing import call, deltas
 
@@ -108,12 +107,6 @@ FOREIGN = """
   return found;
 })
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 def calm(visit):

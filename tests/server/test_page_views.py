@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-import pytest
 from playwright.sync_api import expect
-from tests.server.browser import Visit, chromium
+from tests.server.browser import Visit
 
 from pure_agent_loop.testing import call
 
@@ -43,25 +42,6 @@ SCROLL = """async () => {
   frames.sort((one, other) => one - other);
   return { median: frames[60], worst: frames.at(-1), nodes: document.querySelectorAll("*").length };
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser):
-    visits = []
-
-    def begin(server, **about):
-        visits.append(Visit(browser, server, **about))
-        return visits[-1].enter()
-
-    yield begin
-    for each in visits:
-        each.close()
 
 
 def test_requests_audit_and_folders(serve, visit):
