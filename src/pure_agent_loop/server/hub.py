@@ -24,7 +24,7 @@ from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERE
 from pure_agent_loop.server.event_file import EventFile
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem
+from pure_agent_loop.server.problems import Problem, no_agent
 from pure_agent_loop.server.runs_file import LIVE, Live, RunInfo, RunsFile
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
@@ -183,7 +183,7 @@ class Hub:
             known = before[-1].agent if before else ""
             return known if known in self.agents else next(iter(self.agents))
         if agent not in self.agents:
-            raise Problem(404, f"There is no agent {agent!r:.80}. There are: {', '.join(self.agents)}.")
+            raise no_agent(agent, self.agents)
         return agent
 
     def _check_room(self, person: Person) -> None:
@@ -233,7 +233,7 @@ class Hub:
         if live is not None:
             raise Problem(
                 409,
-                "A run is at work in this session: steer it, or wait until it has ended.",
+                "A run is at work in this session: steer it, stop it, or wait until it has ended.",
                 run=live.info.id,
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pure_agent_loop.durable.values import DurableError
@@ -77,6 +77,11 @@ class Problem(PureAgentLoopError):  # noqa: N818 - the name that the format has
 def not_found(what: str) -> Problem:
     """There is none, or it is not for this person: the two look the same."""
     return Problem(404, f"There is no {what} of that id.")
+
+
+def no_agent(name: str, agents: Iterable[str], **about: Any) -> Problem:
+    """There is no agent of a name; which there are is said."""
+    return Problem(404, f"There is no agent {name!r:.80}. There are: {', '.join(agents)}.", **about)
 
 
 def as_problem(error: BaseException) -> Problem:

@@ -37,17 +37,25 @@ async def send(
         return run_about(before, person), False
     if body.session is not None:
         service.session_of(person, body.session)
-        if not await asyncio.to_thread(_exists, service, body.session):
-            raise not_found("session")
+        await check_exists(service, body.session)
     info = service.hub.start(person, body.text, body.agent, body.session, body.media, sealed)
     return run_about(info, person), True
 
 
-def _exists(service: Service, session: str) -> bool:
+async def check_exists(service: Service, session: str) -> None:
+    """Make sure that there is a session.
+
+    Raises:
+        Problem: There is none of that id.
+    """
+    if service.hub.of_session(session):
+        return
     try:
-        return bool(service.hub.of_session(session)) or service.hub.sessions.exists(session)
+        is_there = await asyncio.to_thread(service.hub.sessions.exists, session)
     except ConfigError:
-        return False
+        is_there = False
+    if not is_there:
+        raise not_found("session")
 
 
 async def edit(
@@ -112,8 +120,7 @@ async def stop(service: Service, person: Person, run_id: str, body: models.Stop)
 async def undo(service: Service, person: Person, session: str, body: models.Undo) -> models.Undone:
     """Change files of the workspace back."""
     service.session_of(person, session)
-    if service.hub.live(session) is not None:
-        raise Problem(409, "A run is at work in this session.")
+    service.hub.check_free(session)
     for agent in service.hub.agents.values():
         snapshots = snapshots_of(agent)
         if snapshots is not None and session in await snapshots.sessions():

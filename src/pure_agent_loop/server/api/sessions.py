@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
@@ -47,10 +47,9 @@ async def _list(asked: Asked) -> models.Sessions:
     return models.Sessions(sessions=[_summary(asked.service, each, titles) for each in part], next=after)
 
 
-def _titles(service: Service, part: object) -> Mapping[str, str]:
+def _titles(service: Service, part: Sequence[SessionInfo]) -> Mapping[str, str]:
     """What each session was first asked; of one that this server began, without reading it."""
     titles: dict[str, str] = {}
-    assert isinstance(part, (list, tuple))
     for info in part:
         runs = service.hub.of_session(info.id)
         first = getattr(service.hub.sessions.store, "first", None)
@@ -129,8 +128,7 @@ def _is_shown(entry: Entry, sight: Sight) -> bool:
 
 async def _delete(asked: Asked) -> None:
     session, hub = session_in(asked), asked.service.hub
-    if hub.live(session) is not None:
-        raise Problem(409, "A run is at work in this session; stop it first.")
+    hub.check_free(session)
     await asyncio.to_thread(hub.sessions.delete, session)
     hub.forget_session(session)
 
@@ -161,8 +159,7 @@ async def _undo(asked: Asked) -> models.Undone:
 
 async def _folder(asked: Asked) -> None:
     session = session_in(asked)
-    if not asked.service.hub.of_session(session) and not asked.service.hub.sessions.exists(session):
-        raise not_found("session")
+    await actions.check_exists(asked.service, session)
     asked.service.hub.put_in_folder(session, asked.body.folder.strip())
 
 

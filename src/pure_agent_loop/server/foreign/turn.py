@@ -22,7 +22,7 @@ from pure_agent_loop.server.api.operation import Asked
 from pure_agent_loop.server.entries import Sight
 from pure_agent_loop.server.foreign.desk import desk_of
 from pure_agent_loop.server.foreign.wanted import Wanted
-from pure_agent_loop.server.problems import Problem
+from pure_agent_loop.server.problems import Problem, no_agent
 from pure_agent_loop.stop_reasons import STOP_REASONS, SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.text import safe_str
 
@@ -68,8 +68,7 @@ def agent_named(asked: Asked, name: str) -> Agent:
     """
     agents = asked.service.hub.agents
     if name not in agents:
-        why = f"There is no agent {name!r:.80}. There are: {', '.join(agents)}."
-        raise Problem(404, why, param="model", code="model_not_found")
+        raise no_agent(name, agents, param="model", code="model_not_found")
     return agents[name]
 
 
