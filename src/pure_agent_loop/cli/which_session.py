@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.durable import Engine
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.runs.run import Run
+    from pure_agent_loop.sessions.story import Story
 
 NEWEST = 3
 DAY = 86_400.0
@@ -332,27 +333,31 @@ def folder_of(store: SessionStore, session_id: str) -> str:
 
 def title_of(store: SessionStore, session_id: str) -> str:
     """The first task of a session, on one line."""
-    from pure_agent_loop.sessions.story import read_story
-
-    try:
-        story = read_story(store.read(session_id).records)
-    except SessionError as error:  # just deleted, or not readable
-        return one_line(f"({error})", MOST_TITLE)
-    return one_line(story.title, MOST_TITLE)
+    return one_line(_story_of(store, session_id).title, MOST_TITLE)
 
 
 def preview(store: SessionStore, session_id: str) -> list[str]:
     """The last things that were said and done in a session, a line each."""
-    from pure_agent_loop.sessions.story import read_story
+    story = _story_of(store, session_id)
+    shown = [each for each in story.entries if each.kind in _PREVIEWED][-MOST_PREVIEWED:]
+    lines = [" ".join(filter(None, (_PREVIEWED[each.kind], each.tool, each.text))) for each in shown]
+    return [one_line(each, 100) for each in lines] or [one_line(story.title, MOST_TITLE)]
+
+
+def _story_of(store: SessionStore, session_id: str) -> Story:
+    """What a session holds; one that was just deleted, or cannot be read, has that as its title."""
+    from pure_agent_loop.sessions.story import Story, read_story
 
     try:
-        entries = read_story(store.read(session_id).records).entries
+        return read_story(store.read(session_id).records)
     except SessionError as error:
-        return [one_line(f"({error})", MOST_TITLE)]
-    shown = [each for each in entries if each.kind in _PREVIEWED][-MOST_PREVIEWED:]
-    return [
-        one_line(" ".join(filter(None, (_PREVIEWED[each.kind], each.tool, each.text))), 100) for each in shown
-    ]
+        return Story(title=f"({error})")
+
+
+def numbered(said: str, ids: Sequence[str]) -> str | None:
+    """The id that a number names, with ``?`` behind it or not; None for other words."""
+    at = said.removesuffix("?")
+    return ids[int(at) - 1] if at.isdecimal() and 1 <= int(at) <= len(ids) else None
 
 
 def _picked(
@@ -366,14 +371,13 @@ def _picked(
     lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in found]
     _show(lines, "", output)
     while said := (questions.line(_PICK_QUESTION) or "").strip():
-        at = said.removesuffix("?")
-        chosen = found[int(at) - 1].id if at.isdecimal() and 1 <= int(at) <= len(found) else None
+        chosen = numbered(said, [each.id for each in found])
         if chosen is None:
             _show(lines, said, output)
-        elif said == at:
-            return chosen
-        else:
+        elif said.endswith("?"):
             output.say("\n".join(preview(store, chosen)))
+        else:
+            return chosen
     raise ConfigError("No session was picked.")
 
 

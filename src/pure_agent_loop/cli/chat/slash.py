@@ -19,7 +19,7 @@ from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.toolset import rules_of
-from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, preview, title_of
+from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, numbered, preview, title_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
 
@@ -282,12 +282,11 @@ class Slash:
     def _sessions(self, words: str) -> None:
         found = list(self.sessions())
         ids = [name for name, _ in found]
-        at, store = words.removesuffix("?"), self._host.talk.place.store
-        if store is not None and at != words and at.isdecimal() and 1 <= int(at) <= len(ids):
-            self._host.say("\n".join(preview(store, ids[int(at) - 1])), "")
+        chosen, store = numbered(words, ids), self._host.talk.place.store
+        if chosen is not None and store is not None and words.endswith("?"):
+            self._host.say("\n".join(preview(store, chosen)), "")
             return
-        if words.isdecimal() and 1 <= int(words) <= len(ids):
-            words = ids[int(words) - 1]
+        words = chosen or words
         if words in ids:
             self._host.talk.move_to(words)
             self._host.say(chat_word("session", id=words))

@@ -198,13 +198,17 @@ _PAIR = re.compile(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
 _NETRC = re.compile(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
 
 
-_WORDS: tuple[Any, ...] = (b"pass", b"pwd", b"psk", b"secret")
-_ALL_WORDS = (*_WORDS, "密码", "口令")
-
-
 def _passwords(text: str, lowered: bytes) -> _Spans:
-    for word in _WORDS if text.isascii() else _ALL_WORDS:
-        done, data = 0, (lowered if word.__class__ is bytes else text)
+    places: tuple[tuple[Any, Any], ...] = (
+        (lowered, b"pass"),
+        (lowered, b"pwd"),
+        (lowered, b"psk"),
+        (lowered, b"secret"),
+        (text, "密码"),
+        (text, "口令"),
+    )
+    for data, word in places:
+        done = 0
         for at in _found(data, word) if word in data else ():
             if at < done:
                 continue
