@@ -32,9 +32,9 @@ WAYS = ("plain", "stream")
 
 
 def client_of(server: ScriptedServer | str, model: str = "m", **settings: Any) -> OpenAIClient:
-    """A client for a server, or for an address."""
+    """A client for a server, or for an address; it waits for a busy machine."""
     url = server if isinstance(server, str) else server.base_url
-    return OpenAIClient(model, **{"api_key": "k", "base_url": url, **settings})
+    return OpenAIClient(model, **{"api_key": "k", "base_url": url, "timeout": 60, **settings})
 
 
 async def ask(client: OpenAIClient, way: str = "stream", messages: Any = HI, **options: Any) -> LLMResponse:
