@@ -105,7 +105,7 @@ to get its result as an Observation; or, once you know the answer or no tool hel
     choose="Name the function that does what the user asks.",
     choose_tools="Functions:\n{tools}",
     choose_ready="Ready.",
-    choose_described="Name the function that does what the user asks, and say what it does.",
+    choose_heard="You are given a function. Write what a person says who needs this function.",
     fill="Write the arguments of the function for the request, as JSON. Take values from the request.",
     fill_several="If the request needs several calls, write a list of their arguments.",
     fill_question="Function {function}\n\nRequest: {question}",

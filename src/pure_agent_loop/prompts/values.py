@@ -99,7 +99,7 @@ class Prompts:
     choose: str
     choose_tools: str
     choose_ready: str
-    choose_described: str
+    choose_heard: str
     fill: str
     fill_several: str
     fill_question: str

@@ -49,7 +49,13 @@ class Likely(BaseLLMClient):
             )
             return LLMResponse(text, finish_reason=reason)
         [text] = options["response_format"]["json_schema"]["schema"]["enum"]
-        good = any(word in asked and text.split(":")[0] == liked for word, liked in self.likes.items())
+        # read both ways: a name behind the words, and the words behind a name
+        pairs = ((asked, text), (text, asked))
+        good = any(
+            word in said and name.split(":")[0] == liked
+            for word, liked in self.likes.items()
+            for said, name in pairs
+        )
         tokens = [('"', 0.0), (text, LIKELY if good else UNLIKELY), ('"', 0.0)]
         content = [{"token": token, "logprob": likely} for token, likely in tokens]
         raw = {"choices": [{"logprobs": {"content": content} if self.tells else None}]}
@@ -102,7 +108,7 @@ def test_where_nothing_gains_it_answers_and_the_likelihoods_without_content_are_
     assert len(model.requests) - first < first
 
 
-def test_only_tools_are_written_and_what_comes_before_them_is_the_same_for_all_tools():
+def test_what_comes_before_a_name_is_the_same_for_all_tools():
     @tool
     def diary() -> str:
         """Show the diary."""
@@ -110,7 +116,7 @@ def test_only_tools_are_written_and_what_comes_before_them_is_the_same_for_all_t
 
     leads = []
     for offered in (clock, diary):
-        model = Likely({"only read": offered.name}, ["Hi."])
+        model = Likely({}, ["Hi."])
         Agent(llm=model, tools=[offered]).run("What I say is only read")
         asked = [
             (m, o["response_format"]["json_schema"]["schema"]) for m, o in model.requests if "logprobs" in o
@@ -121,18 +127,45 @@ def test_only_tools_are_written_and_what_comes_before_them_is_the_same_for_all_t
     assert leads[0] == leads[1]
 
 
-def test_of_several_that_are_likely_by_name_what_they_do_decides():
-    class Named(Likely):
-        """It finds both names likely, and what one of them does."""
+class TwoWays(Likely):
+    """It finds names likely by `likes`, and the words behind a tool as `hears` says."""
 
+    hears: dict[str, float]
+
+    async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
+        said = await super().chat(messages, tools, **options)
+        asked = messages[-1]["content"].split(":")[0]
+        if options.get("logprobs") and asked in ("answer", "weather", "clock"):
+            said.raw["choices"][0]["logprobs"]["content"][1]["logprob"] = self.hears[asked]
+        return said
+
+
+@pytest.mark.parametrize(
+    ("heard", "called"),
+    [
+        ({"answer": -20, "weather": -19, "clock": -5}, [("clock", {})]),
+        ({"answer": -20, "weather": -5, "clock": -19}, [("weather", {"city": "Oslo"})]),
+        ({"answer": -1, "weather": -19, "clock": -19}, []),
+    ],
+)
+def test_of_tools_whose_names_are_likely_the_words_decide_which_if_any(heard, called):
+    model = TwoWays(
+        {"time": "weather", "What": "clock"},
+        [{"city": "Oslo"}, "So it is."] if "city" in str(called) else ["So it is."],
+    )
+    model.hears = heard
+    assert calls_of(Agent(llm=model, tools=[weather, clock]).run("What time is it in Oslo?")) == called
+
+
+def test_words_that_the_server_cannot_write_leave_the_names_to_decide():
+    class Other(Likely):
         async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
-            is_described = ": Say what" in str(options.get("response_format"))
-            self.likes = {"time": "clock"} if is_described else {"time": "weather", "What": "clock"}
-            return await super().chat(messages, tools, **options)
+            said = await super().chat(messages, tools, **options)
+            return replace(said, content='"other"') if "time is" in (said.content or "") else said
 
-    model = Named({}, ["It is noon."])
-    assert calls_of(Agent(llm=model, tools=[weather, clock]).run("What time is it?")) == [("clock", {})]
-    assert len(model.requests) == 9
+    model = Other({"time": "clock"}, ["It is noon.", "It is noon."])
+    agent = Agent(llm=model, tools=[weather, clock])
+    assert [calls_of(agent.run("What time is it?")) for _ in range(2)] == [[("clock", {})]] * 2
 
 
 def test_a_value_that_was_made_up_is_chosen_among_what_was_said():

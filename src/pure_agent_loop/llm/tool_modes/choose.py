@@ -1,25 +1,21 @@
 """Whether a tool answers, and which one: by what the model itself finds likely.
 
 A small model that is asked "yes or no?" says nothing, and one that may write what it likes always likes the
-same. But likelihoods tell what it understood. Each tool is read by its name, and where the words of the user
-speak for several, these are read by what they do, too:
+same. But likelihoods tell what it understood, read in two directions:
 
-    named(tool)     = share of the surprise at its name, among the names of all tools, that the words of the
-                      user take away
-    described(tool) = share of the surprise at its name and what it does, where no tools are listed, that
-                      the words of the user take away
+    named(tool) = share of the surprise at its name, among the names of all tools, that the words of the
+                  user take away, compared with words without content
+    heard(tool) = share of the surprise at the words of the user that the tool takes away, compared with
+                  no tool
 
-    share = (log P(text | words) - log P(text | "N/A")) / -log P(text | "N/A")
+    share = (log P(text | with) - log P(text | without)) / -log P(text | without)
 
-Words without content are the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690. A share,
-because texts differ in length and in how likely they are by themselves; above zero, the words speak for the
-tool, so there is no threshold. The two readings err on different questions: of several tools the one with
-the greatest sum is called.
-
-What the user said is only read, and all that is written belongs to the tools: it is short, and how likely it
-is without content is asked once for a set of tools. (The other direction, the words given the tool, says as
-much and costs several times as much: a chat server has no likelihoods of what it reads, so the words had to
-be written, once for each tool and once for none.)
+The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
+channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
+themselves. Above zero, one speaks for the other, so there is no threshold. The two err on different
+questions: only a tool whose name the words speak for is heard, and the greatest sum decides where it is above
+zero. So a question without a tool costs a name for each tool; what names come to without content is asked
+once for a set of tools.
 
 The model never writes any of these texts: the server is held to them, and says how likely they were.
 """
@@ -39,8 +35,9 @@ from pure_agent_loop.prompts import Prompts
 
 NO_CONTENT = "N/A"
 MOST_TOOLS = 12  # one request each; with more, constrained output chooses
-_MOST_DESCRIBED = 4  # of them, of which what they do is looked at too
+_MOST_HEARD = 4  # of them, for which what was said is looked at too
 _LONGEST_SAID = 1_000  # characters of what was said, the newest
+_LONGEST_HEARD = 240  # bytes of that, the newest: they are written, and writing is slow
 _LONGEST_DESCRIPTION = 100
 _MOST_TOKENS = 300
 
@@ -75,69 +72,66 @@ async def choose(
     """
     said = last_question(messages)[-_LONGEST_SAID:]
     shots = [*chosen_examples(prompts), *_own_examples(tools)]
-    reading = _Reading(asking, said, known)
-    named = await reading.shares(_names_lead(tools, shots, prompts), [_about(each)[0] for each in tools])
-    best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_DESCRIBED]
+    named = await _named(asking, said, tools, shots, prompts, known)
+    best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_HEARD]
     if not has_to_call:
         best = [each for each in best if named[each] > 0]
-    if len(best) < 2:
-        return tools[best[0]] if best else None
-    texts = [": ".join(_about(tools[each])) for each in best]
-    described = await reading.shares(_descriptions_lead(shots, prompts), texts)
-    sums = {each: named[each] + share for each, share in zip(best, described, strict=True)}
-    return tools[max(sums, key=sums.__getitem__)]
+    if not best:
+        return None
+    try:
+        heard = await _heard(asking, said, [tools[each] for each in best], shots, prompts)
+    except NoProbabilitiesError:  # no server writes every text as it stands; then the names decide
+        heard = [0.0] * len(best)
+    sums = {each: named[each] + share for each, share in zip(best, heard, strict=True)}
+    chosen = max(sums, key=sums.__getitem__)
+    return tools[chosen] if has_to_call or sums[chosen] > 0 else None
 
 
 class NoProbabilitiesError(Exception):
     """A server did not say how likely its tokens are."""
 
 
-class _Reading:
-    """How much what a user said speaks for each of some texts.
-
-    Args:
-        asking: Where to ask.
-        said: What the user said.
-        known: How likely texts are without content, by instructions and text; added to.
-    """
-
-    def __init__(self, asking: Asking, said: str, known: dict[tuple[str, str], float]) -> None:
-        self._asking = asking
-        self._said = said
-        self._known = known
-
-    async def shares(self, lead: Sequence[Message], texts: Sequence[str]) -> list[float]:
-        """For each text, behind the instructions, the share of the surprise that goes."""
-        keys = [(json.dumps(lead), text) for text in texts]
-        # First all of the one, then all of the other: the server keeps what it read last.
-        for key in keys:
-            if key not in self._known:
-                self._known[key] = await _likelihood(self._asking, lead, NO_CONTENT, key[1])
-        likely = [await _likelihood(self._asking, lead, self._said, text) for text in texts]
-        without = [self._known[key] for key in keys]
-        return [(now - then) / -then if then else 0.0 for now, then in zip(likely, without, strict=True)]
-
-
-def _names_lead(tools: Sequence[Tool], shots: Sequence[Chosen], prompts: Prompts) -> list[Message]:
-    """Instructions and examples, before a tool is named.
+async def _named(
+    asking: Asking,
+    said: str,
+    tools: Sequence[Tool],
+    shots: Sequence[Chosen],
+    prompts: Prompts,
+    known: dict[tuple[str, str], float],
+) -> list[float]:
+    """How much what was said speaks for each tool's name.
 
     The caller's system prompt is not looked at: it speaks of how to answer, and blurs what is compared.
     """
-    none = no_tool(prompts)
     lead: list[Message] = [{"role": "system", "content": prompts.choose}]
     for shot in shots:
-        lead += [] if shot.name in none else _turn(shot.request, shot.name)
+        lead += [] if shot.name in no_tool(prompts) else _turn(shot.request, shot.name)
     # The tools stand behind the examples: what is before them stays in the server's cache for all tools.
     listed = "\n".join("- " + ": ".join(_about(each)) for each in tools)
-    return lead + _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
+    lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
+    keys = [(json.dumps(lead), _about(each)[0]) for each in tools]
+    # First all of the one, then all of the other: the server keeps what it read last.
+    for key in keys:
+        if key not in known:
+            known[key] = await _likelihood(asking, lead, NO_CONTENT, key[1])
+    return [_share(await _likelihood(asking, lead, said, key[1]), known[key]) for key in keys]
 
 
-def _descriptions_lead(shots: Sequence[Chosen], prompts: Prompts) -> list[Message]:
-    """The same, before it is said what the tool does. The tools that are offered are not listed."""
-    lead: list[Message] = [{"role": "system", "content": prompts.choose_described}]
+async def _heard(
+    asking: Asking, said: str, tools: Sequence[Tool], shots: Sequence[Chosen], prompts: Prompts
+) -> list[float]:
+    """How much each tool speaks for what was said. The tools that are offered are not listed."""
+    said = said.encode()[-_LONGEST_HEARD:].decode(errors="ignore")
+    lead: list[Message] = [{"role": "system", "content": prompts.choose_heard}]
     for shot in shots:
-        lead += _turn(shot.request, f"{shot.name}: {shot.description}")
-    return lead
+        lead += _turn(f"{shot.name}: {shot.description}", shot.request)
+    none = next((f"{s.name}: {s.description}" for s in shots if s.name in no_tool(prompts)), NO_CONTENT)
+    without = await _likelihood(asking, lead, none, said)
+    return [_share(await _likelihood(asking, lead, ": ".join(_about(each)), said), without) for each in tools]
+
+
+def _share(likely: float, before: float) -> float:
+    return (likely - before) / -before if before else 0.0
 
 
 async def _likelihood(asking: Asking, lead: Sequence[Message], asked: str, text: str) -> float:
