@@ -177,6 +177,19 @@ def test_a_value_that_was_made_up_is_chosen_among_what_was_said():
     assert "Paris" not in again
 
 
+def test_what_may_be_left_out_is_passed_where_it_was_said():
+    @tool
+    def forecast(city: str, unit: str = "", days: int = 1, hourly: bool = False) -> str:
+        """Say what the weather will be like."""
+        return "rain"
+
+    written = {"city": "Oslo", "unit": "Kelvin", "days": 3, "hourly": True}
+    model = Likely({"umbrella": "forecast"}, [written, "It rains."])
+    result = Agent(llm=model, tools=[forecast]).run("An umbrella in Oslo, for the next 3 days?")
+    assert calls_of(result) == [("forecast", {"city": "Oslo", "days": 3})]
+    assert model.filled()[0]["required"] == ["city"]
+
+
 def test_a_value_that_worked_examples_do_not_copy_either_is_kept():
     @tool(examples=[("How much is 6 times 7?", {"expression": "6 * 7", "unit": "times"})])
     def reckon(expression: str, unit: str) -> str:

@@ -1,8 +1,9 @@
 """The arguments of a tool that was chosen, constrained by its schema.
 
-A model that is able may write several calls, and values of its own. One that is not writes one call, and a
-value that is short enough to be a copy but stands nowhere in what the user said is asked for once more, among
-the pieces that do: it was made up. Not so an argument that the tool's own worked examples do not copy either.
+A model that is able may write several calls, and values of its own. One that is not writes one call, and what
+stands nowhere in what the user said was made up: an argument that may be left out is left out, and another
+that is short enough to be a copy is asked for once more, among the pieces that do stand there. Not so an
+argument that the tool's own worked examples do not copy either.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ async def fill(
     function, said = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        parameters = _required(parameters)
+        parameters = _complete(parameters)
     if not parameters.get("properties"):
         return [{}]
     shots = [*filled_examples(prompts), *_own_examples(function)]
@@ -70,14 +71,18 @@ async def fill(
     calls, text = await _ask(asking, lead, parameters, is_able and several, max_tokens)
     if calls is None:
         return [text]
-    narrowed = None if is_able else _narrowed(parameters, calls[0], said, _composed(function))
+    if is_able:
+        return list(calls)
+    composed = _composed(function)
+    call = _without_made_up(parameters, calls[0], said, composed)
+    narrowed = _narrowed(parameters, call, said, composed)
     if narrowed is not None:
         lead += [
-            {"role": "assistant", "content": text},
+            {"role": "assistant", "content": json.dumps(call, ensure_ascii=False)},
             {"role": "user", "content": prompts.fill_again.format(question=said)},
         ]
-        calls = (await _ask(asking, lead, narrowed, False, max_tokens))[0] or calls
-    return list(calls)
+        [call, *_] = (await _ask(asking, lead, narrowed, False, max_tokens))[0] or [call]
+    return [call]
 
 
 async def is_able_model(asking: Asking, prompts: Prompts) -> bool:
@@ -120,11 +125,9 @@ async def _ask(
     return distinct or None, text
 
 
-def _required(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with nothing in it that may be left out; as it is where everything may."""
-    names = parameters.get("required") or list(parameters.get("properties") or ())
-    properties = {name: each for name, each in (parameters.get("properties") or {}).items() if name in names}
-    return {**parameters, "properties": properties, "required": list(properties)}
+def _complete(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema; where everything may be left out, one that wants it all."""
+    return {**parameters, "required": parameters.get("required") or list(parameters.get("properties") or ())}
 
 
 def _own_examples(function: Mapping[str, Any]) -> list[Filled]:
@@ -173,11 +176,19 @@ def _composed(function: Mapping[str, Any]) -> set[str]:
     }
 
 
+def _without_made_up(
+    parameters: Mapping[str, Any], values: Arguments, said: str, composed: set[str]
+) -> Arguments:
+    """The values without those that may be left out and were not said."""
+    needed = {*parameters["required"], *composed}
+    return {name: value for name, value in values.items() if name in needed or _is_said(value, said)}
+
+
 def _narrowed(
     parameters: Mapping[str, Any], values: Arguments, said: str, composed: set[str]
 ) -> dict[str, Any] | None:
     """The schema with choices where a value was made up; None where each stands in what was said."""
-    properties = dict(parameters["properties"])
+    properties = {name: each for name, each in parameters["properties"].items() if name in values}
     changed = False
     for name, value in values.items():
         about = properties.get(name)
@@ -196,11 +207,18 @@ def _is_chosen(about: Mapping[str, Any]) -> bool:
 
 
 def _stands_in(value: Any, said: str) -> bool:
+    return not _is_piece(value) or _is_said(value, said)
+
+
+def _is_said(value: Any, said: str) -> bool:
     if isinstance(value, str):
-        return value.casefold() in said.casefold()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return True  # truth, lists and objects are no pieces of a text
-    return value in numbers_in(said)
+        return bool(value.strip()) and value.casefold() in said.casefold()
+    return _is_piece(value) and value in numbers_in(said)
+
+
+def _is_piece(value: Any) -> bool:
+    """True for what a text can hold; truth, lists and objects are no pieces of one."""
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
 def _choices(value: Any, said: str) -> list[Any]:
