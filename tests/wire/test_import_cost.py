@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 HEAVY = "{'openai', 'pydantic', 'pydantic_core', 'httpx', 'httpx2'}"
 
 
-def printed(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def printed(code: str, http: str = "") -> str:
+    env = {**os.environ, "PURE_AGENT_LOOP_HTTP": http}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     return done.stdout.strip()
 
 
@@ -26,7 +28,7 @@ def test_the_sdk_is_loaded_when_the_client_is_built():
         "import sys; from pure_agent_loop import OpenAIClient\n"
         "OpenAIClient('m', 'k'); print('openai' in sys.modules)"
     )
-    assert printed(code) == "True"
+    assert printed(code, "httpx") == "True"
 
 
 def test_the_first_request_imports_nothing_on_the_event_loop():
