@@ -1,13 +1,14 @@
 """The client for every server that speaks the chat-completions protocol.
 
-Requests go through `llm.http` with a body written here, and the stream is read as bytes: the SDK's typed calls
-walk the whole history on each request and build objects for each chunk. Its own retries are off, because
-repeating is decided in one place (`retry`).
+Requests go through `llm.http` with a body written here, and the stream is read as bytes: the SDK's typed
+calls walk the whole history on each request and build objects for each chunk. Its own retries are off,
+because repeating is decided in one place (`retry`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import threading
 import weakref
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2
+JSON_PACKAGES = ("jiter", "pydantic_core")  # that read and write it
 MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
 
 
@@ -289,9 +291,8 @@ class OpenAIClient(BaseLLMClient):
         return transport
 
     def _new_transport(self) -> Transport:
-        import jiter  # noqa: F401 - what reads and writes JSON is loaded here, never inside a request
-        import pydantic_core  # noqa: F401
-
+        for name in JSON_PACKAGES:  # here, never inside a request
+            importlib.import_module(name)
         from pure_agent_loop.llm.http.choice import transport_for
 
         return transport_for(self._settings)
