@@ -8,7 +8,7 @@ import sys
 from typing import Annotated, Any, Literal, Union
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
@@ -80,6 +80,9 @@ def test_it_says_what_pydantic_says(annotation, default):
 
 
 @given(TYPES, DEFAULTS)
+@example(str | None, None)
+@example(int | str | None, 1)
+@example(dict[str, int | str], None)
 def test_it_checks_what_pydantic_checks(annotation, default):
     known = check_signature(_function(annotation, default)).parameters
     if plain_schema(known) is not None:
