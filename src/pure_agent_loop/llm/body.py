@@ -91,12 +91,13 @@ class BodyReader:
             self._has_written, self._choice = True, 0
             return Delta(text)
         delta = parse_chunk(data)
-        index = choice_index(first_choice(data))
+        choice = first_choice(data)
+        index = choice_index(choice)
         if index is not None:
             self._choice = index if self._choice is None else self._choice
             if index != self._choice:
                 return Delta(usage=delta.usage)
-        if self._has_written and _is_summary(data):
+        if self._has_written and _is_summary(choice):
             delta = delta._replace(text="", reasoning="", tool_calls=())
         self._has_finished = self._has_finished or delta.finish_reason is not None
         self._has_written = self._has_written or bool(delta.text or delta.tool_calls)
@@ -120,7 +121,6 @@ def _only_text(data: Mapping[str, Any]) -> str:
     return content
 
 
-def _is_summary(data: Mapping[str, Any]) -> bool:
+def _is_summary(choice: Any) -> bool:
     """True for a chunk that repeats the whole answer, as some servers send at the end of their stream."""
-    choice = first_choice(data)
     return choice is not None and not get(choice, "delta") and bool(get(choice, "message"))

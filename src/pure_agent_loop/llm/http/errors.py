@@ -30,30 +30,26 @@ class RefusedError(Exception):
 
     Args:
         status: The status.
-        body: What came with it.
+        content: What came with it. Of JSON the value of ``error`` is kept as `body`, else all of the text.
         headers: Its header fields.
     """
 
-    def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
         super().__init__(f"status {status}")
         self.status, self.headers = status, headers
-        self.text = body.decode("utf-8", "replace").strip()
-
-    @property
-    def said(self) -> Any:
-        """What the server says about it: the value of ``error`` in JSON, else all of it."""
+        text = content.decode("utf-8", "replace").strip()
         try:
-            data = json.loads(self.text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
-            data = self.text
-        data = data.get("error", data) if isinstance(data, Mapping) else data
-        return data or f"Error code: {self.status}"
+            data = text
+        self.body: Any = data.get("error", data) if isinstance(data, Mapping) else data
 
 
 def translate_error(error: Exception, base_url: str, model: str) -> Exception:
     """Map an error of the SDK or of an HTTP library to `LLMError`; return others unchanged."""
     if isinstance(error, RefusedError):
-        return _status_error(error, error.status, error.said, error.headers, base_url, model)
+        said = error.body or f"Error code: {error.status}"
+        return _status_error(error, error.status, said, error.headers, base_url, model)
     if isinstance(error, UnsendableError):
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):
