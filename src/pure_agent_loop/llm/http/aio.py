@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,13 +71,12 @@ class AioTransport:
             closes = self._headers.get("Connection", "").lower() == "close"
             kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
             self._session = aiohttp.ClientSession(
-                connector=_Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
                 headers=self._headers,
                 timeout=self._timeout,
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
             )
-            weakref.finalize(self, self._session.detach)  # one that nobody closed would complain aloud
         return self._session
 
     async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
@@ -124,13 +122,6 @@ class AioTransport:
             await session.close()
         if beside is not None:
             await beside.close()
-
-
-class _Connector(aiohttp.TCPConnector):
-    """A pool that says nothing when it is forgotten with its event loop: its sockets close all the same."""
-
-    def __del__(self, _: Any = None) -> None:
-        """Say nothing."""
 
 
 class _Answer:
