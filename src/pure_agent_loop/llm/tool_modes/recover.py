@@ -30,7 +30,7 @@ from pure_agent_loop.llm.tool_modes.json_check import (
     items_in,
     name_and_arguments,
 )
-from pure_agent_loop.llm.tool_modes.place import Place
+from pure_agent_loop.llm.tool_modes.place import Place, may_hold_call
 from pure_agent_loop.llm.values import ToolCall
 
 Schemas = Mapping[str, Mapping[str, Any]]
@@ -95,6 +95,10 @@ class TextCalls:
 
     def feed(self, text: str) -> str:
         """Take in more text; return what is surely no call."""
+        if not self._held and not may_hold_call(text):  # nearly always
+            self._shown.append(text)
+            self._place.move(text)
+            return text
         self._held += text
         if len(self._held) < self._look_at:
             return ""
