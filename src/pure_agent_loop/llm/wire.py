@@ -18,17 +18,18 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.llm.sse import BOM
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import safe_str, shorten
 
 CLOSED = "closed_without_reason"  # a finish reason of ours: a proper end, but the server did not say why
 MESSAGE_CHARS = 500
 _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
-_QUOTA = re.compile(
+_QUOTA = lazy_pattern(
     r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
     r"|credit balance is too low|quota[ _]exhausted"
 )
 # How servers say that a request is longer than the model's window; a limit of tokens a minute is none of it.
-_OVERFLOW = re.compile(
+_OVERFLOW = lazy_pattern(
     r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
     r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
     r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
@@ -37,9 +38,9 @@ _OVERFLOW = re.compile(
     r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
     r"|exceeds the limit of \d+ tokens"
 )
-_TRY_LATER = re.compile(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
-_RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
-_BUSY = re.compile(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
+_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
+_RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
+_BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
 
 def parse_json(payload: bytes) -> Mapping[str, Any]:
