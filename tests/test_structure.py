@@ -83,7 +83,7 @@ LAYERS = [
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
         runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff
-        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.sdk llm.http.aio
+        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.pool llm.http.sdk llm.http.aio
         llm.http.choice llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table

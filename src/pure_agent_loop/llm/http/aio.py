@@ -173,9 +173,7 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def tls_context() -> ssl.SSLContext:
     """Checks certificates as the SDK's HTTP library does, by its own code."""
-    try:
-        import httpx2 as library
-    except ImportError:  # before the third generation of the SDK
-        import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
+    from pure_agent_loop.llm.http.pool import library
+
     context: ssl.SSLContext = library.create_ssl_context()
     return context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 from pure_agent_loop.errors import ConfigError
 
@@ -27,10 +28,15 @@ class SdkTransport:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        from openai import AsyncOpenAI, OpenAIError
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
+        own: dict[str, Any] = {}
+        if settings.get("http_client") is None and not getproxies():  # else the library finds its own way
+            from pure_agent_loop.llm.http.pool import StackedTransport
+
+            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport())
         try:
-            client = AsyncOpenAI(**settings)
+            client = AsyncOpenAI(**{**settings, **own})
             client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
         except (OpenAIError, TypeError, ValueError) as error:
             raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
