@@ -83,8 +83,8 @@ LAYERS = [
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
         runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff
-        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.pool llm.http.sdk llm.http.aio
-        llm.http.choice llm.openai_client local
+        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.plain llm.http.pool
+        llm.http.sdk llm.http.aio llm.http.direct llm.http.choice llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
         subagents.places subagents.child subagents.run_tasks subagents.root

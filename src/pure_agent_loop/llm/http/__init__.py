@@ -1,6 +1,7 @@
-"""How a request travels: through the SDK, or through aiohttp where nothing is wanted that only the SDK has.
+"""How a request travels: through aiohttp or the SDK's HTTP library, and through the SDK if only it knows how.
 
-`choice` decides which of the two, `sdk` or `aio`; `errors` says what it means when something goes wrong.
+`choice` decides. `plain` is what `aio` and `direct` have in common, `pool` keeps connections for `direct` and
+`sdk`; `errors` says what it means when something goes wrong.
 """
 
 from __future__ import annotations

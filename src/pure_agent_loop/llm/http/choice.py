@@ -1,16 +1,18 @@
-"""Which of the two a client's requests go through."""
+"""Which library the requests of a client go through."""
 
 from __future__ import annotations
 
 import os
 import urllib.parse
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Transport
+    from pure_agent_loop.llm.http.plain import PlainTransport
 
 HTTP_VARIABLE = "PURE_AGENT_LOOP_HTTP"
 LEAST = (3, 11)  # of aiohttp
@@ -20,9 +22,10 @@ _READ_BY_US = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 
 
 def transport_for(settings: Mapping[str, Any]) -> Transport:
-    """Make what requests go through: aiohttp where it is installed and the endpoint is plain, else the SDK.
+    """Make what requests go through.
 
-    ``PURE_AGENT_LOOP_HTTP`` says ``aiohttp`` or ``httpx`` to have that and no other.
+    Those of a plain endpoint go through aiohttp where it is installed, else through the SDK's HTTP library;
+    others through the SDK. ``PURE_AGENT_LOOP_HTTP`` says ``aiohttp`` or ``httpx`` to have that and no other.
 
     Args:
         settings: Of ``openai.AsyncOpenAI``, the key and the address among them.
@@ -30,24 +33,30 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     Raises:
         ConfigError: The settings are wrong, or the variable is, or what it says cannot be had.
     """
-    from pure_agent_loop.llm.http.sdk import SdkTransport
-
     wanted = os.environ.get(HTTP_VARIABLE, "").strip().lower()
     if wanted not in ("", *_WAYS):
         raise ConfigError(f"{HTTP_VARIABLE}={wanted!r} is not known. Use one of: {', '.join(_WAYS)}.")
-    if wanted == "httpx":
-        return SdkTransport(settings)
-    is_there, why = _aiohttp_is_there(), why_not(settings)
-    if wanted and not is_there:
-        raise MissingExtraError(f"{HTTP_VARIABLE}=aiohttp", "fast")
-    if wanted and why:
-        raise ConfigError(f"{HTTP_VARIABLE}=aiohttp cannot be used with {why}. Unset it to use the SDK.")
-    if why or not is_there:
-        return SdkTransport(settings)
-    from pure_agent_loop.llm.http.aio import AioTransport
+    why, has_aiohttp = why_not(settings), wanted != "httpx" and _aiohttp_is_there()
+    if wanted == "aiohttp":
+        if not has_aiohttp:
+            raise MissingExtraError(f"{HTTP_VARIABLE}=aiohttp", "fast")
+        if why:
+            raise ConfigError(f"{HTTP_VARIABLE}=aiohttp cannot be used with {why}. Unset it to use the SDK.")
+    if why:
+        return _through_sdk(settings)
+    kind: type[PlainTransport]
+    if has_aiohttp:
+        from pure_agent_loop.llm.http.aio import AioTransport as kind  # noqa: N813 - one of two
+    else:
+        from pure_agent_loop.llm.http.direct import DirectTransport as kind  # noqa: N813 - one of two
+    beside = None if wanted == "aiohttp" else partial(_through_sdk, settings)
+    return kind(settings["base_url"], settings["api_key"], settings, beside)
 
-    beside = None if wanted else lambda: SdkTransport(settings)
-    return AioTransport(settings["base_url"], settings["api_key"], settings, beside)
+
+def _through_sdk(settings: Mapping[str, Any]) -> Transport:
+    from pure_agent_loop.llm.http.sdk import SdkTransport
+
+    return SdkTransport(settings)
 
 
 def why_not(settings: Mapping[str, Any]) -> str:

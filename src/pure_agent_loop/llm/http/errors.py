@@ -12,6 +12,7 @@ from datetime import timezone
 from typing import Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
+from pure_agent_loop.llm.http import Headers
 from pure_agent_loop.llm.wire import classify, read_error
 
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
@@ -34,7 +35,7 @@ class RefusedError(Exception):
         headers: Its header fields.
     """
 
-    def __init__(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, content: bytes, headers: Headers) -> None:
         super().__init__(f"status {status}")
         self.status, self.headers = status, headers
         text = content.decode("utf-8", "replace").strip()
@@ -109,7 +110,7 @@ _HINTS: dict[ErrorKind, str] = {
 
 
 def _status_error(
-    error: Exception, status: int, said: object, headers: Mapping[str, str], base_url: str, model: str
+    error: Exception, status: int, said: object, headers: Headers, base_url: str, model: str
 ) -> LLMError:
     message, codes = read_error(said)
     kind = classify(status, message, " ".join(codes))
@@ -124,7 +125,7 @@ def _status_error(
     )
 
 
-def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Headers) -> float | None:
     """Seconds a server asks us to wait: ``Retry-After-Ms``, or ``Retry-After`` in seconds or as an HTTP date.
 
     Source: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
