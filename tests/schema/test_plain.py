@@ -97,7 +97,7 @@ def _core(node):
         return [_core(each) for each in node]
     if not isinstance(node, dict):
         return node
-    names = ("metadata", "cls", "computed_fields", "ref")
+    names = ("metadata", "cls", "computed_fields", "ref", "extra_behavior")  # the last is in the config, too
     known = {name: _core(each) for name, each in node.items() if name not in names}
     return {**known, "choices": sorted(known["choices"], key=str)} if "choices" in known else known
 

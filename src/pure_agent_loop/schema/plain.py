@@ -87,7 +87,6 @@ def core_of_all(parameters: Sequence[ToolParameter]) -> Any:
     return {
         "type": "typed-dict",
         "fields": fields,
-        "extra_behavior": "forbid",
         "config": {"title": "Arguments", "coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"},
     }
 

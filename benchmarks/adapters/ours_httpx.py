@@ -1,4 +1,4 @@
-"""The same through the SDK, also where aiohttp is installed."""
+"""The same without aiohttp, also where it is installed."""
 
 import os
 
