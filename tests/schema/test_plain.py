@@ -99,8 +99,8 @@ def _core(node):
         return node
     names = ("metadata", "cls", "computed_fields", "ref", "extra_behavior")  # the last is in the config, too
     known = {name: _core(each) for name, each in node.items() if name not in names}
-    if known.get("strict") is False:  # as older versions say, where it is so anyway
-        del known["strict"]
+    # What older versions say or leave out, and is so anyway.
+    known = {name: each for name, each in known.items() if each not in (False, {"type": "any"})}
     return {**known, "choices": sorted(known["choices"], key=str)} if "choices" in known else known
 
 
