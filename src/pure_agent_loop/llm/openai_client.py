@@ -51,8 +51,9 @@ class OpenAIClient(BaseLLMClient):
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         profile: What the server needs; found by address and model name if None.
-        prepared: Whether the SDK is loaded now, which takes a moment; else call `prepare` before a request.
-        client_kwargs: Passed on to ``openai.AsyncOpenAI`` (``timeout``, ``default_headers``, ...).
+        prepared: Whether what requests need is loaded now; else call `prepare` before one.
+        client_kwargs: As ``openai.AsyncOpenAI`` takes them. With others than ``timeout`` and
+            ``default_headers`` requests go through it.
 
     Raises:
         ConfigError: An argument cannot work, or there is no key.
