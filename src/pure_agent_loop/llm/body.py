@@ -107,18 +107,19 @@ class BodyReader:
 def _only_text(data: Mapping[str, Any]) -> str:
     """The text of a chunk that carries nothing else, empty for any other: nearly all chunks are such."""
     choices = data.get("choices")
-    if type(choices) is not list or len(choices) != 1 or data.get("usage") or data.get("error"):
+    if type(choices) is not list or len(choices) != 1:
         return ""
     choice = choices[0]
     delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict or choice.get("finish_reason") is not None or choice.get("usage"):
-        return ""
-    if choice.get("index"):  # not the first of several answers
+    if type(delta) is not dict:
         return ""
     content = delta.get("content")
-    if type(content) is not str or any(delta[key] for key in delta if key not in ("content", "role")):
+    if type(content) is not str or data.get("usage") or data.get("error"):
         return ""
-    return content
+    # One with an index is not the first of several answers.
+    if choice.get("finish_reason") is not None or choice.get("usage") or choice.get("index"):
+        return ""
+    return "" if any(delta[key] for key in delta if key not in ("content", "role")) else content
 
 
 def _is_summary(choice: Any) -> bool:
