@@ -21,7 +21,7 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.secrets kernel.tools llm.tool_modes runs kernel schema support.front_matter
+        support.secrets kernel.tools llm.tool_modes llm.http runs kernel schema support.front_matter
          support.lazy support.disk support.writer_lock support _version errors support.text support.abilities
          stop_reasons schema.forms support.terminal prompts support.clock cancel events inbox
          kernel.journal output
@@ -83,7 +83,8 @@ LAYERS = [
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
         runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff
-        runs.ways runs.variants agent ai_client loop llm.sdk_errors llm.openai_client local
+        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.plain llm.http.pool
+        llm.http.sdk llm.http.aio llm.http.direct llm.http.choice llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
         subagents.places subagents.child subagents.run_tasks subagents.root

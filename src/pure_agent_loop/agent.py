@@ -211,7 +211,7 @@ class Agent(Variants[Deps, Out]):
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
-        check_fields("Agent", {"temperature": temperature, **llm_kwargs}, inspect.signature(Agent).parameters)
+        check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)
         check_tool_mode(tool_mode)
         mode = checked_choice("mode", self.default_mode if mode is None else mode, TOOL_ROUNDS)
@@ -413,4 +413,4 @@ class Agent(Variants[Deps, Out]):
         return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()), self)
 
 
-_ARGUMENTS = frozenset(inspect.signature(Agent).parameters) - {"llm_kwargs"}
+_ARGUMENTS = dict.fromkeys(name for name in inspect.signature(Agent).parameters if name != "llm_kwargs")

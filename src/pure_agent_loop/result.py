@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -173,6 +172,8 @@ def as_html(content: str, about: str, events: Sequence[AnyEvent]) -> str:
         about: How it stands.
         events: What has happened.
     """
+    import html  # with a table of all names
+
     shown = [event for event in events if event.type in _SHOWN][-MOST_LINES:]
     items = "".join(f"<li><pre>{html.escape(_line(event))}</pre></li>" for event in shown)
     head = f"<pre>{html.escape(shorten(content, 20_000))}</pre><small>{html.escape(about)}</small>"

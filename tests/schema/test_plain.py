@@ -8,12 +8,12 @@ import sys
 from typing import Annotated, Any, Literal, Union
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.schema.build import ToolArgumentError, build_schema
-from pure_agent_loop.schema.plain import schema_of
+from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature
+from pure_agent_loop.schema.plain import core_of_all, plain_schema, schema_of
 
 SIMPLE = [str, int, float, bool, type(None), list, dict, Any, Literal["a"], Literal["a", "b"]]
 NO_DEFAULT = object()
@@ -31,7 +31,12 @@ def _larger(inner):
 
 TYPES = st.recursive(st.sampled_from(SIMPLE), _larger, max_leaves=6)
 DEFAULTS = st.one_of(
-    st.just(NO_DEFAULT), st.none(), st.booleans(), st.integers(-9, 9), st.floats(), st.sampled_from(["", "é"])
+    st.just(NO_DEFAULT),
+    st.none(),
+    st.booleans(),
+    st.integers(-9, 9),
+    st.floats(),
+    st.sampled_from(["", "é", [], [1, "a", None], {}, {"a": [1.5]}, {1: 2}, [b"x"], ()]),
 )
 
 
@@ -72,6 +77,31 @@ def test_it_says_what_pydantic_says(annotation, default):
     by_pydantic = Annotated[annotation, object()]  # means nothing to either, but is not plain
     assert schema_of(by_pydantic) is None
     assert _written(annotation, default) == _written(by_pydantic, default)
+
+
+@given(TYPES, DEFAULTS)
+@example(str | None, None)
+@example(int | str | None, 1)
+@example(dict[str, int | str], None)
+def test_it_checks_what_pydantic_checks(annotation, default):
+    known = check_signature(_function(annotation, default)).parameters
+    if plain_schema(known) is not None:
+        by_pydantic = check_signature(_function(Annotated[annotation, object()], default))
+        told = build_schema(by_pydantic)._validator.core_schema
+        assert _core(core_of_all(known)) == _core(told)
+
+
+def _core(node):
+    """What pydantic's core is told, without the names of the class that carries it."""
+    if isinstance(node, list):
+        return [_core(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    names = ("metadata", "cls", "computed_fields", "ref", "extra_behavior")  # the last is in the config, too
+    known = {name: _core(each) for name, each in node.items() if name not in names}
+    # What older versions say or leave out, and is so anyway.
+    known = {name: each for name, each in known.items() if each not in (False, {"type": "any"})}
+    return {**known, "choices": sorted(known["choices"], key=str)} if "choices" in known else known
 
 
 @pytest.mark.parametrize(

@@ -558,7 +558,7 @@ SEARCH = build_schema(search)
 def test_checking_a_signature_does_not_load_pydantic() -> None:
     code = (
         "import sys, pure_agent_loop.schema.build as s\n"
-        "def f(a: int, b: 'list[str]' = []): 'Doc.'\n"
+        "def f(a: int, b: 'tuple[str, ...]' = ()): 'Doc.'\n"
         "s.check_signature(f)\n"
         "assert 'pydantic' not in sys.modules\n"
         "s.build_schema(f)\n"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 HEAVY = "{'openai', 'pydantic', 'pydantic_core', 'httpx', 'httpx2'}"
 
 
-def printed(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def printed(code: str, http: str = "") -> str:
+    env = {**os.environ, "PURE_AGENT_LOOP_HTTP": http}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     return done.stdout.strip()
 
 
@@ -21,12 +23,18 @@ def test_the_package_and_the_client_module_load_nothing_heavy():
     assert printed(code) == "[]"
 
 
-def test_the_sdk_is_loaded_when_the_client_is_built():
+def loaded_by(http: str, settings: str = "") -> str:
+    """Which libraries a client loads when it is built."""
     code = (
-        "import sys; from pure_agent_loop import OpenAIClient\n"
-        "OpenAIClient('m', 'k'); print('openai' in sys.modules)"
+        f"import sys; from pure_agent_loop import OpenAIClient; OpenAIClient('m', 'k'{settings})\n"
+        "print(sorted({'aiohttp', 'httpx', 'httpx2', 'openai'} & set(sys.modules)))"
     )
-    assert printed(code) == "True"
+    return printed(code, http)
+
+
+def test_a_client_loads_what_it_sends_with_when_it_is_built():
+    assert loaded_by("httpx") in ("['httpx']", "['httpx2']")
+    assert "openai" in loaded_by("httpx", ", organization='o'")
 
 
 def test_the_first_request_imports_nothing_on_the_event_loop():

@@ -85,9 +85,7 @@ def plan_for(
     Raises:
         ConfigError: An address is none, a key is missing, or there is no server for that model.
     """
-    from pure_agent_loop.local.engine.models import list_models
-
-    plan = settle(model, base_url, environ, [listed.name for listed in list_models()], configured)
+    plan = settle(model, base_url, environ, _Listed(), configured)
     if not isinstance(plan, Search):
         return plan
     found = look_around(plan.model)
@@ -97,6 +95,15 @@ def plan_for(
             f"{WAYS_OUT}"
         )
     return found
+
+
+class _Listed:
+    """The names of models that can run in this machine, looked for when somebody asks."""
+
+    def __contains__(self, name: object) -> bool:
+        from pure_agent_loop.local.engine.models import list_models
+
+        return any(listed.name == name for listed in list_models())
 
 
 def models_at(plan: Endpoint | Embedded) -> list[str]:

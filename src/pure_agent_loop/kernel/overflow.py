@@ -58,8 +58,11 @@ async def make_room(state: QueryState, kit: Kit) -> bool:
 
 async def note_length(response: LLMResponse, state: QueryState, kit: Kit) -> None:
     """Compare the server's count with our guess, before the answer is taken in; tell if much is missing."""
-    usage, window = response.usage, window_of(kit)
-    if usage is None or usage.estimated or not is_of_one_request(response) or window is None:
+    usage = response.usage
+    if usage is None or usage.estimated or not is_of_one_request(response):
+        return
+    window = window_of(kit)
+    if window is None:
         return
     tokens = guess(state, kit)
     is_cut = tokens > FULL_SHARE * window and 0 < usage.prompt_tokens < CUT_SHARE * tokens

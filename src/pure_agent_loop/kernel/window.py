@@ -45,7 +45,7 @@ def measure(state: QueryState, kit: Kit) -> ContextSize:
 
 def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     """About what the next request takes, with a short answer."""
-    prompt = measure(state, kit).tokens
+    prompt, _ = state.context.length(state.messages, fixed_tokens(state, kit))
     return TokenUsage(prompt, SHORT_ANSWER, prompt + SHORT_ANSWER, estimated=True)
 
 

@@ -6,7 +6,7 @@ Nothing given is changed; a plain profile leaves everything as it is, and each s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.llm.messages import META, Message, in_words, is_media, joined_content, tool_message
@@ -27,7 +27,11 @@ def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Messag
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
         messages = [in_words(each, taken) if is_media(each) else each for each in messages]
-    adapted: Iterator[Message] = _with_reasoning(messages, profile)
+    adapted: Iterable[Message]
+    if profile.reasoning_echo:
+        adapted = _with_reasoning(messages, profile)
+    else:
+        adapted = [each if META not in each else _without_meta(each) for each in messages]
     if profile.system_role:
         adapted = _with_system_role(adapted, profile.system_role)
     if not profile.parallel_calls:
@@ -80,15 +84,19 @@ def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str,
 
 
 def _with_reasoning(messages: Sequence[Message], profile: Profile) -> Iterator[Message]:
-    """Take `meta` off; give the thinking back where the profile asks for it."""
-    start = 0 if profile.echo_scope == "history" else _round_start(messages) if profile.reasoning_echo else 0
+    """Take `meta` off; give the thinking back, as the profile asks."""
+    start = 0 if profile.echo_scope == "history" else _round_start(messages)
     for number, message in enumerate(messages):
-        plain = {k: v for k, v in message.items() if k != META} if META in message else message
-        if profile.reasoning_echo and number >= start and message.get("tool_calls"):
+        plain = _without_meta(message) if META in message else message
+        if number >= start and message.get("tool_calls"):
             # An empty text where none is known: a history from elsewhere holds no thinking.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
+
+
+def _without_meta(message: Message) -> Message:
+    return {name: value for name, value in message.items() if name != META}
 
 
 def _round_start(messages: Sequence[Message]) -> int:
@@ -100,7 +108,7 @@ def _round_start(messages: Sequence[Message]) -> int:
     return 0
 
 
-def _with_system_role(messages: Iterator[Message], role: str) -> Iterator[Message]:
+def _with_system_role(messages: Iterable[Message], role: str) -> Iterator[Message]:
     system: Message | None = None
     for message in messages:
         if message["role"] not in ("system", "developer"):
@@ -121,7 +129,7 @@ def _with_system_role(messages: Iterator[Message], role: str) -> Iterator[Messag
         yield {**system, "role": "user"}
 
 
-def _one_call_each(messages: Iterator[Message]) -> Iterator[Message]:
+def _one_call_each(messages: Iterable[Message]) -> Iterator[Message]:
     """Each call in a message of its own, its result right behind it."""
     waiting: dict[str, Message] = {}
     for message in messages:
@@ -137,7 +145,7 @@ def _one_call_each(messages: Iterator[Message]) -> Iterator[Message]:
             yield message
 
 
-def _bridged(messages: Iterator[Message]) -> Iterator[Message]:
+def _bridged(messages: Iterable[Message]) -> Iterator[Message]:
     previous = ""
     for message in messages:
         if previous == "tool" and message["role"] == "user":
@@ -146,7 +154,7 @@ def _bridged(messages: Iterator[Message]) -> Iterator[Message]:
         previous = message["role"]
 
 
-def _taking_turns(messages: Iterator[Message]) -> Iterator[Message]:
+def _taking_turns(messages: Iterable[Message]) -> Iterator[Message]:
     last: Message | None = None
     for message in messages:
         if last is not None and last["role"] == message["role"] and _is_plain(last) and _is_plain(message):
@@ -163,7 +171,7 @@ def _is_plain(message: Message) -> bool:
     return message["role"] in ("user", "assistant") and not message.get("tool_calls")
 
 
-def _with_ids(messages: Iterator[Message], length: int) -> Iterator[Message]:
+def _with_ids(messages: Iterable[Message], length: int) -> Iterator[Message]:
     for message in messages:
         if message.get("tool_calls"):
             calls = [{**call, "id": short_id(call["id"], length)} for call in message["tool_calls"]]

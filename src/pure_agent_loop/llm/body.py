@@ -91,12 +91,13 @@ class BodyReader:
             self._has_written, self._choice = True, 0
             return Delta(text)
         delta = parse_chunk(data)
-        index = choice_index(first_choice(data))
+        choice = first_choice(data)
+        index = choice_index(choice)
         if index is not None:
             self._choice = index if self._choice is None else self._choice
             if index != self._choice:
                 return Delta(usage=delta.usage)
-        if self._has_written and _is_summary(data):
+        if self._has_written and _is_summary(choice):
             delta = delta._replace(text="", reasoning="", tool_calls=())
         self._has_finished = self._has_finished or delta.finish_reason is not None
         self._has_written = self._has_written or bool(delta.text or delta.tool_calls)
@@ -106,21 +107,21 @@ class BodyReader:
 def _only_text(data: Mapping[str, Any]) -> str:
     """The text of a chunk that carries nothing else, empty for any other: nearly all chunks are such."""
     choices = data.get("choices")
-    if type(choices) is not list or len(choices) != 1 or data.get("usage") or data.get("error"):
+    if type(choices) is not list or len(choices) != 1:
         return ""
     choice = choices[0]
     delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict or choice.get("finish_reason") is not None or choice.get("usage"):
-        return ""
-    if choice.get("index"):  # not the first of several answers
+    if type(delta) is not dict:
         return ""
     content = delta.get("content")
-    if type(content) is not str or any(delta[key] for key in delta if key not in ("content", "role")):
+    if type(content) is not str or data.get("usage") or data.get("error"):
         return ""
-    return content
+    # One with an index is not the first of several answers.
+    if choice.get("finish_reason") is not None or choice.get("usage") or choice.get("index"):
+        return ""
+    return "" if any(delta[key] for key in delta if key not in ("content", "role")) else content
 
 
-def _is_summary(data: Mapping[str, Any]) -> bool:
+def _is_summary(choice: Any) -> bool:
     """True for a chunk that repeats the whole answer, as some servers send at the end of their stream."""
-    choice = first_choice(data)
     return choice is not None and not get(choice, "delta") and bool(get(choice, "message"))

@@ -1,14 +1,14 @@
 """The client for every server that speaks the chat-completions protocol.
 
-Requests go through the SDK's low-level ``post`` with a body written here, and the stream is read as
-bytes: the SDK's typed calls walk the whole history on each request and build objects for each chunk.
-Its own retries are off, because repeating is decided in one place (`retry`).
+Requests go through `llm.http` with a body written here, and the stream is read as bytes: the SDK's typed
+calls walk the whole history on each request and build objects for each chunk. Its own retries are off,
+because repeating is decided in one place (`retry`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import importlib
 import os
 import threading
 import weakref
@@ -30,11 +30,12 @@ from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, 
 from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from pure_agent_loop.llm.http import Answer, Transport
 
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2
+JSON_PACKAGES = ("jiter", "pydantic_core")  # that read and write it
 MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
 
 
@@ -50,8 +51,9 @@ class OpenAIClient(BaseLLMClient):
         base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         profile: What the server needs; found by address and model name if None.
-        prepared: Whether the SDK is loaded now, which takes a moment; else call `prepare` before a request.
-        client_kwargs: Passed on to ``openai.AsyncOpenAI`` (``timeout``, ``default_headers``, ...).
+        prepared: Whether what requests need is loaded now; else call `prepare` before one.
+        client_kwargs: As ``openai.AsyncOpenAI`` takes them. With others than ``timeout`` and
+            ``default_headers`` requests go through it.
 
     Raises:
         ConfigError: An argument cannot work, or there is no key.
@@ -81,10 +83,10 @@ class OpenAIClient(BaseLLMClient):
         self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
         self.secrets = client_secrets(self._settings)
         self._redactor = Redactor(self.secrets, env={}, shapes=False)
-        self._unused: list[AsyncOpenAI] = []
+        self._unused: list[Transport] = []
         self._building = threading.Lock()
         # A connection pool belongs to one event loop, and one client may serve several of them.
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport] = (
             weakref.WeakKeyDictionary()
         )
         self._guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = (
@@ -97,10 +99,10 @@ class OpenAIClient(BaseLLMClient):
         weakref.finalize(self, _close_left_open, self._clients).atexit = False
 
     def prepare(self) -> None:
-        """Load the SDK and build what the first request needs. Any thread may; raises `ConfigError`."""
+        """Load and build what the first request needs. Any thread may; raises `ConfigError`."""
         with self._building:
             if not (self._unused or self._clients):
-                self._unused.append(self._new_client())
+                self._unused.append(self._new_transport())
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -160,8 +162,7 @@ class OpenAIClient(BaseLLMClient):
             return self._props
         root = self.base_url.rstrip("/").removesuffix("/v1")
         try:
-            client: Any = await self._client()
-            props = await client.get(f"{root}/props", cast_to=object, options={"timeout": PROBE_SECONDS})
+            props = await (await self._transport()).get(f"{root}/props", PROBE_SECONDS)
         except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
             return None
         if props is not None:
@@ -256,19 +257,19 @@ class OpenAIClient(BaseLLMClient):
     async def _send(self, body: dict[str, Any], options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer, whether or not it is streamed as it was asked."""
         try:
-            response = await self._post(body, options)
+            answer = await (await self._transport()).post(encode_body(body), options)
             try:
-                async with aclosing(_deltas(response)) as deltas:
+                async with aclosing(_deltas(answer)) as deltas:
                     async for delta in deltas:
                         yield delta
             finally:
-                await response.aclose()
+                await answer.aclose()
         except LLMError as error:
             self._redactor.clean_error(error)  # servers repeat what they were sent
             raise
         except Exception as error:
             self._redactor.clean_error(error)
-            from pure_agent_loop.llm.sdk_errors import translate_error
+            from pure_agent_loop.llm.http.errors import translate_error
 
             translated = translate_error(error, shown_url(self.base_url), self.model)
             if translated is error:
@@ -276,48 +277,30 @@ class OpenAIClient(BaseLLMClient):
             self._redactor.clean_error(translated)
             raise translated from error
 
-    async def _post(self, body: dict[str, Any], options: Mapping[str, Any]) -> Any:
-        """Send a request; return the transport's response with its body not read yet."""
-        from openai import AsyncStream
-
-        client: Any = await self._client()  # its body parameter differs between the SDK's generations
-        opened = await client.post(
-            "/chat/completions",
-            **{_body_parameter(client): encode_body(body)},
-            cast_to=object,
-            options=_request_options(options),
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        return opened.response
-
-    async def _client(self) -> AsyncOpenAI:
+    async def _transport(self) -> Transport:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
+        transport = self._clients.get(loop)
+        if transport is None:
             try:
-                client = self._unused.pop()  # atomic: loops of other threads may want it too
+                transport = self._unused.pop()  # atomic: loops of other threads may want it too
             except IndexError:
-                client = self._new_client()
-            self._clients[loop] = client
+                transport = self._new_transport()
+            self._clients[loop] = transport
         if loop not in self._guards:
             self._guards[loop] = guard = _close_with_loop(self._clients, self._guards)
             await guard.__anext__()
-        return client
+        return transport
 
-    def _new_client(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI, OpenAIError
+    def _new_transport(self) -> Transport:
+        for name in JSON_PACKAGES:  # here, never inside a request
+            importlib.import_module(name)
+        from pure_agent_loop.llm.http.choice import transport_for
 
-        try:
-            client = AsyncOpenAI(**self._settings)
-            client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
-        except (OpenAIError, TypeError, ValueError) as error:
-            raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
-        return client
+        return transport_for(self._settings)
 
 
 async def _close_with_loop(
-    clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI],
+    clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport],
     guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]],
 ) -> AsyncGenerator[None, None]:
     """Closes the connections of an event loop when it ends.
@@ -334,7 +317,7 @@ async def _close_with_loop(
             await client.close()
 
 
-def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, AsyncOpenAI]) -> None:
+def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, Transport]) -> None:
     """A client nobody holds any more gives its connections back, on the loops they belong to."""
     for loop, client in list(clients.items()):
         if loop.is_running():
@@ -348,21 +331,6 @@ def _ended(delta: Delta, body: Mapping[str, Any], profile: Profile) -> Delta:
 
 
 _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
-_BODY_PARAMETERS: dict[type, str] = {}
-
-
-def _request_options(options: Mapping[str, Any]) -> Any:
-    names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
-    return {new: options[old] for old, new in names.items() if options.get(old) is not None}
-
-
-def _body_parameter(client: AsyncOpenAI) -> str:
-    """`content` where the SDK has it; older ones took bytes as `body`."""
-    kind = type(client)
-    if kind not in _BODY_PARAMETERS:
-        parameters = inspect.signature(kind.post).parameters
-        _BODY_PARAMETERS[kind] = "content" if "content" in parameters else "body"
-    return _BODY_PARAMETERS[kind]
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
@@ -375,10 +343,10 @@ def encode_body(body: dict[str, Any]) -> bytes:
         return to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
 
 
-async def _deltas(response: Any) -> AsyncGenerator[Delta, None]:
+async def _deltas(answer: Answer) -> AsyncGenerator[Delta, None]:
     """Read an answer to its end."""
-    reader = BodyReader(response.headers.get("content-type", ""))
-    async with aclosing(response.aiter_bytes()) as chunks:
+    reader = BodyReader(answer.headers.get("content-type", ""))
+    async with aclosing(answer.aiter_bytes()) as chunks:
         async for data in chunks:
             for delta in reader.feed(data):
                 yield delta

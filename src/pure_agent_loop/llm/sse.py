@@ -60,6 +60,5 @@ class SSEDecoder:
             self._data.append(b'{"error":' + value + b"}")
 
     def _take(self) -> bytes:
-        payload = b"\n".join(self._data)
-        self._data.clear()
-        return payload
+        lines, self._data = self._data, []
+        return lines[0] if len(lines) == 1 else b"\n".join(lines)

@@ -88,6 +88,8 @@ _USAGE_FIELDS = (
 
 def _count(data: Any, name: str) -> int | None:
     value = get(data, name)
+    if value is None or (type(value) is int and value >= 0):
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         return None
     return int(value)

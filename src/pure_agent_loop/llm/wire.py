@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jiter import from_json
@@ -17,17 +18,18 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.llm.sse import BOM
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import safe_str, shorten
 
 CLOSED = "closed_without_reason"  # a finish reason of ours: a proper end, but the server did not say why
 MESSAGE_CHARS = 500
 _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
-_QUOTA = re.compile(
+_QUOTA = lazy_pattern(
     r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
     r"|credit balance is too low|quota[ _]exhausted"
 )
 # How servers say that a request is longer than the model's window; a limit of tokens a minute is none of it.
-_OVERFLOW = re.compile(
+_OVERFLOW = lazy_pattern(
     r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
     r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
     r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
@@ -36,9 +38,9 @@ _OVERFLOW = re.compile(
     r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
     r"|exceeds the limit of \d+ tokens"
 )
-_TRY_LATER = re.compile(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
-_RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
-_BUSY = re.compile(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
+_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # said with a throttle, never with an empty account
+_RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
+_BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
 
 def parse_json(payload: bytes) -> Mapping[str, Any]:
@@ -112,20 +114,27 @@ def _parse_answer(data: Any, places: tuple[str, str]) -> Delta:
     if error is not None:
         raise error_from_body(error)
     choice = first_choice(data)
-    usage = TokenUsage.from_openai(get(data, "usage"))
+    found = get(data, "usage")
+    usage = None if found is None else TokenUsage.from_openai(found)
     if choice is None:
         return Delta(usage=usage)
-    message = _object(get(choice, places[0]) or get(choice, places[1]))
-    text, thinking = _content(get(message, "content"))
-    reasoning, _ = _content(get(message, "reasoning_content") or get(message, "reasoning"))
-    calls = _call_parts(get(message, "tool_calls")) or _legacy_part(get(message, "function_call"))
+    of = _getter(choice)
+    message = _getter(_object(of(places[0]) or of(places[1])))
+    text, thinking = _content(message("content"))
+    reasoning, _ = _content(message("reasoning_content") or message("reasoning"))
+    calls = _call_parts(message("tool_calls")) or _legacy_part(message("function_call"))
     return Delta(
-        text or _content(get(message, "refusal"))[0],
+        text or _content(message("refusal"))[0],
         thinking + reasoning,
         calls,
-        _finish_reason(get(choice, "finish_reason")),
-        usage or TokenUsage.from_openai(get(choice, "usage")),  # Moonshot puts it there
+        _finish_reason(of("finish_reason")),
+        usage or TokenUsage.from_openai(of("usage")),  # Moonshot puts it there
     )
+
+
+def _getter(value: Any) -> Callable[[str], Any]:
+    """Gives the fields of a value, as `get` does."""
+    return value.get if type(value) is dict else partial(get, value)
 
 
 def _error_in(data: Any) -> Any:
@@ -174,10 +183,10 @@ def _object(value: Any) -> Any:
 
 def _content(content: Any) -> tuple[str, str]:
     """Content is text, nothing, or parts; returns (text, thinking)."""
-    if isinstance(content, str):
-        return content, ""
     if content is None:
         return "", ""
+    if isinstance(content, str):
+        return content, ""
     parts = [content] if isinstance(content, Mapping) else content
     if not isinstance(parts, (list, tuple)):
         if parts and _is_json(parts):
@@ -215,16 +224,12 @@ def _call_parts(calls: Any) -> tuple[ToolCallDelta, ...]:
 
 
 def _call_part(call: Any) -> ToolCallDelta:
-    function = get(call, "function")
+    of = _getter(call)
+    function = of("function")
     if isinstance(function, str):
-        function = {"name": function, "arguments": get(call, "arguments")}
-    function = _object(function or call)
-    return ToolCallDelta(
-        _index(get(call, "index")),
-        _word(get(call, "id")),
-        _word(get(function, "name")),
-        get(function, "arguments"),
-    )
+        function = {"name": function, "arguments": of("arguments")}
+    about = _getter(_object(function or call))
+    return ToolCallDelta(_index(of("index")), _word(of("id")), _word(about("name")), about("arguments"))
 
 
 def _legacy_part(call: Any) -> tuple[ToolCallDelta, ...]:
@@ -235,6 +240,8 @@ def _legacy_part(call: Any) -> tuple[ToolCallDelta, ...]:
 
 
 def _index(value: Any) -> int | None:
+    if type(value) is int or value is None:
+        return value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -242,6 +249,8 @@ def _index(value: Any) -> int | None:
 
 def _word(value: Any) -> str | None:
     """A name or an id; some servers number their calls."""
+    if type(value) is str or value is None:
+        return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
         return str(value)
     return value if isinstance(value, str) else None

@@ -91,7 +91,7 @@ class _FunctionMember:
         about = self._arguments.description
         self.schema = {**self._arguments.parameters, **({"description": about} if about else {})}
         hint = inspect.signature(function).return_annotation
-        self._returns = _adapter_or_none(around(function).try_resolve(hint))
+        self._returns = _adapter_or_none(around(function).try_resolve(hint)[0])
 
     def check(self, value: Any) -> Checked:
         if not isinstance(value, dict):

@@ -9,7 +9,7 @@ import importlib.util
 import logging
 import os
 import urllib.parse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from pure_agent_loop.errors import ConfigError
@@ -140,7 +140,7 @@ def settle(
     model: str | None,
     base_url: str | None,
     environ: Mapping[str, str],
-    embedded: Collection[str] = (),
+    embedded: Container[str] = (),
     configured: Configured = Configured(),
 ) -> Endpoint | Embedded | Search:
     """Decide for a command, from its options and the environment alone, without touching anything.
@@ -164,7 +164,7 @@ def settle(
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
     if name and name == given and is_embedded_name(name.value) and url is None:
         return Embedded(name.value, f"asked for by {name.source}")
-    if name and name == given and name.value in embedded and url is None:
+    if name and name == given and url is None and name.value in embedded:
         return Embedded(f"local:{name.value}", f"asked for by {name.source}")
     wanted = name.value if name else ""
     if url:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.schema.docstrings import parse_docstring
-from pure_agent_loop.schema.plain import is_plain, plain_schema
+from pure_agent_loop.schema.plain import Validator, is_plain, plain_schema, plain_validator
 from pure_agent_loop.schema.problems import describe_problems
 from pure_agent_loop.schema.signature import ToolParameter, ToolSignature, callable_name, check_signature
 from pure_agent_loop.schema.tidy import tidy_schema
@@ -38,16 +39,16 @@ class ToolSchema:
     """
 
     def __init__(
-        self, description: str, parameters: dict[str, Any], adapter: Callable[[], TypeAdapter[Any]]
+        self, description: str, parameters: dict[str, Any], validator: Callable[[], Validator]
     ) -> None:
         self.description = description
         self.parameters = parameters
-        self._new_adapter = adapter
+        self._new_validator = validator
         self._required = frozenset(parameters.get("required", ()))
 
     @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        return self._new_adapter()
+    def _validator(self) -> Validator:
+        return self._new_validator()
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Turn a model's arguments into keyword arguments of the function.
@@ -76,7 +77,7 @@ class ToolSchema:
             raise ToolArgumentError(self._describe(_plain(error), repaired)) from None
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = self._adapter.validate_python(arguments)
+        result: dict[str, Any] = self._validator.validate_python(arguments)
         return result
 
     def _repaired(self, arguments: Any, errors: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -102,8 +103,8 @@ class ToolSchema:
 def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
     """Work out what a model needs to know about a function.
 
-    The check of arguments is built when the first ones come: that loads pydantic and takes ten times as long
-    as all the rest. Only where a type is not plain is pydantic needed at once, as it may refuse it.
+    The check of arguments is built when the first ones come. Only where a type is not plain is pydantic
+    needed, and then at once, as it may refuse it.
 
     Args:
         function: A function, or what :func:`check_signature` returned for it. Pass the latter where
@@ -114,9 +115,10 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
     """
     known = function if isinstance(function, ToolSignature) else check_signature(function)
     signature = known.resolved()
-    adapter = partial(_adapter, signature, signature.parameters)
+    validator: Callable[[], Validator] = partial(plain_validator, signature.parameters)
     parameters = plain_schema(signature.parameters)
     if parameters is None:
+        validator = adapter = partial(_adapter, signature, signature.parameters)
         try:
             ready = adapter()
             raw = ready.json_schema()
@@ -127,7 +129,7 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
     doc = parse_docstring(signature.doc)
     for parameter in signature.parameters:
         _complete(parameters["properties"].get(parameter.name), parameter, doc.params)
-    return ToolSchema(doc.description, parameters, adapter)
+    return ToolSchema(doc.description, parameters, validator)
 
 
 def _adapter(signature: ToolSignature, parameters: tuple[ToolParameter, ...]) -> TypeAdapter[Any]:
@@ -215,7 +217,7 @@ def _is_field(value: Any) -> bool:
 def _default(value: Any) -> dict[str, Any]:
     """``{"default": ...}``, or nothing where the default has no JSON form."""
     if is_plain(value):
-        return {"default": value}
+        return {"default": copy.deepcopy(value)}  # a list may change while it is the default
     from pydantic_core import to_jsonable_python
 
     try:

@@ -74,7 +74,8 @@ class _Reader:
 
     def _sphinx(self) -> bool:
         line = self._lines[self._at]
-        match = _SPHINX.match(line.strip())
+        text = line.strip()
+        match = _SPHINX.match(text) if text.startswith(":") else None
         if match is None:
             return False
         self._at += 1

@@ -1,6 +1,7 @@
-"""The JSON Schema of plain types, written as pydantic writes it, without loading pydantic.
+"""The JSON Schema of plain types, written as pydantic writes it, and their check, without loading pydantic.
 
-Most tools take texts, numbers and lists of them. For all others `None` comes back, and pydantic decides.
+Most tools take texts, numbers and lists of them. For all others `None` comes back, and pydantic decides. What
+checks the arguments is pydantic's core in either case, told the same.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, Protocol, Union
 
 from pure_agent_loop.schema.signature import ToolParameter
 
@@ -17,7 +18,23 @@ _BARE: dict[Any, dict[str, Any]] = {
     list: {"items": {}, "type": "array"},
     dict: {"additionalProperties": True, "type": "object"},
 }
+_CORES: dict[Any, str] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    type(None): "none",
+    Any: "any",
+}
 _VALUES = (str, int, bool, type(None))
+
+
+class Validator(Protocol):
+    """Checks the arguments of a call."""
+
+    def validate_python(self, value: Any, /) -> Any:
+        """They as keyword arguments. Raises ``pydantic_core.ValidationError``."""
+        ...
 
 
 def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
@@ -47,8 +64,57 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
     }
 
 
+def plain_validator(parameters: Sequence[ToolParameter]) -> Validator:
+    """The check of keyword arguments that are all plain.
+
+    Args:
+        parameters: Those that `plain_schema` has described.
+    """
+    from pydantic_core import SchemaValidator
+
+    validator: Validator = SchemaValidator(core_of_all(parameters))
+    return validator
+
+
+def core_of_all(parameters: Sequence[ToolParameter]) -> Any:
+    """What pydantic tells its core of keyword arguments that are all plain."""
+    fields = {}
+    for parameter in parameters:
+        core = _core_of(parameter.annotation)
+        if parameter.default is None and core["type"] not in ("any", "none", "nullable"):
+            core = {"type": "nullable", "schema": core}
+        fields[parameter.name] = {"type": "typed-dict-field", "schema": core, "required": parameter.required}
+    return {
+        "type": "typed-dict",
+        "fields": fields,
+        "config": {"title": "Arguments", "coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"},
+    }
+
+
+def _core_of(annotation: Any) -> dict[str, Any]:
+    if annotation in _CORES:
+        return {"type": _CORES[annotation]}
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return _core_of(parts[0])
+    if origin is Literal:
+        return {"type": "literal", "expected": list(parts)}
+    if annotation is list or origin is list:
+        return {"type": "list", "items_schema": _core_of(parts[0] if parts else Any)}
+    if annotation is dict or origin is dict:
+        keys, values = parts or (Any, Any)
+        return {"type": "dict", "keys_schema": _core_of(keys), "values_schema": _core_of(values)}
+    choices = [_core_of(each) for each in parts if each is not type(None)]
+    core = choices[0] if len(choices) == 1 else {"type": "union", "choices": choices}
+    return core if len(choices) == len(parts) else {"type": "nullable", "schema": core}
+
+
 def is_plain(value: Any) -> bool:
     """Whether a default is a JSON value as it stands."""
+    if type(value) is list:
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(each) for key, each in value.items())
     return type(value) in _VALUES or (type(value) is float and value - value == 0)
 
 

@@ -29,11 +29,13 @@ class ToolParameter:
     Args:
         annotation: Its type; text where the names in it could not be resolved yet.
         default: Its default, or ``inspect.Parameter.empty``.
+        is_final: All names in the annotation are resolved.
     """
 
     name: str
     annotation: Any
     default: Any
+    is_final: bool = False
 
     @property
     def required(self) -> bool:
@@ -64,6 +66,8 @@ class ToolSignature:
         Raises:
             ConfigError: An annotation names something that does not exist.
         """
+        if all(parameter.is_final for parameter in self.parameters):
+            return self
         scope = _Scope(self.function, self.local_types)
         done = tuple(replace(p, annotation=self._final(p, scope)) for p in self.parameters)
         return replace(self, parameters=done)
@@ -108,8 +112,13 @@ def check_signature(function: Callable[..., Any]) -> ToolSignature:
     _refuse_unnamed(name, given)
     _refuse_untyped(function, name, given)
     scope = _Scope(function, {}, look_around=True)
-    parameters = tuple(ToolParameter(p.name, scope.try_resolve(p.annotation), p.default) for p in given)
+    parameters = tuple(_parameter(each, scope) for each in given)
     return ToolSignature(name, _doc(function), parameters, function, scope.local_types)
+
+
+def _parameter(given: inspect.Parameter, scope: _Scope) -> ToolParameter:
+    annotation, is_final = scope.try_resolve(given.annotation)
+    return ToolParameter(given.name, annotation, given.default, is_final)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
@@ -139,7 +148,7 @@ def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
         if _CONTEXT_TEXT.match(annotation):  # also where it stands under TYPE_CHECKING
             return True
-        annotation = _Scope(function, {}, look_around=True).try_resolve(annotation)
+        annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
     return (typing.get_origin(annotation) or annotation) is RunContext
 
 
@@ -238,11 +247,12 @@ class _Scope:
         kept = {name: value for name, value in self._around.items() if isinstance(value, type)}
         self.local_types = local_types or kept
 
-    def try_resolve(self, annotation: Any) -> Any:
+    def try_resolve(self, annotation: Any) -> tuple[Any, bool]:
+        """The annotation resolved, as far as that can be done now; and whether it could."""
         try:
-            return self.resolve(annotation)
+            return self.resolve(annotation), True
         except Exception:  # noqa: BLE001 - evaluating text may raise anything; it is tried again later
-            return annotation
+            return annotation, False
 
     def resolve(self, annotation: Any) -> Any:
         if type(annotation) is type:  # there is nothing to resolve in a class

@@ -1,11 +1,12 @@
-"""Names of a package whose modules are loaded when they are first asked for."""
+"""What is made when it is first asked for: names of a package, and patterns."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 
 def load_name(package: str, places: Mapping[str, str], name: str) -> Any:
@@ -22,3 +23,24 @@ def load_name(package: str, places: Mapping[str, str], name: str) -> Any:
     value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)
     setattr(sys.modules[package], name, value)
     return value
+
+
+class _Lazy:
+    """Has what a compiled pattern has, each from its first use on."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._given = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._given), name)
+        setattr(self, name, value)  # from now on it is found without this
+        return value
+
+
+def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern that is compiled at its first use: most of those that a module has are needed seldom.
+
+    Args:
+        pattern: As for ``re.compile``, and right: what is wrong in it shows late.
+    """
+    return cast("re.Pattern[str]", _Lazy(pattern, flags))

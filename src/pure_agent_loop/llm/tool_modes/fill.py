@@ -9,7 +9,6 @@ argument that the tool's own worked examples do not copy either.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,14 +19,15 @@ from pure_agent_loop.llm.tool_modes.ask import Asking
 from pure_agent_loop.llm.tool_modes.choose import last_question
 from pure_agent_loop.llm.tool_modes.examples import Filled, filled_examples
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.lazy import lazy_pattern
 
 LONGEST_PIECE = 8  # words
 MOST_PIECES = 400
 MOST_CALLS = 8
 _LONGEST_COPY = 120
 _TEST_TOKENS = 120
-_WORD = re.compile(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
+_WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
+_NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments = dict[str, Any]

@@ -26,20 +26,21 @@ from pure_agent_loop.llm.tool_modes.json_check import (
 )
 from pure_agent_loop.llm.tool_modes.recover import TextCalls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.support.lazy import lazy_pattern
 
 FINAL = "final_answer"
 ANSWER = "answer"
 _LIST_KEYS = frozenset(("actions", "calls"))
 _FINAL_SCHEMA = {"type": "object", "properties": {ANSWER: {"type": "string"}}, "required": [ANSWER]}
 
-_ACTION = re.compile(r"\s*(?:```(?:json)?\s*)?(?=\{)", re.I)
-_ACTION_BEGUN = re.compile(r"\s*(?:`{1,2}|```(?:j|js|jso|json)?\s*)?", re.I)
+_ACTION = lazy_pattern(r"\s*(?:```(?:json)?\s*)?(?=\{)", re.I)
+_ACTION_BEGUN = lazy_pattern(r"\s*(?:`{1,2}|```(?:j|js|jso|json)?\s*)?", re.I)
 _NAMED = r'\{\s*"(?:tool|name)"\s*:\s*"%s"\s*,\s*"(?:arguments|parameters|args|input)"\s*:\s*'
-_ANSWER_BEGUN = re.compile(_NAMED % FINAL + r'\{\s*"answer"\s*:\s*"')
-_CALL_BEGUN = re.compile(_NAMED % r'([^"\\]*)')
-_NEVER = re.compile(r"(?!)")
-_PIECES = re.compile(r'(?:[^"\\]|\\[^u]|\\u(?:[0-9a-fA-F]{4}|(?![0-9a-fA-F]{0,3}\Z)))+', re.S)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.S)
+_ANSWER_BEGUN = lazy_pattern(_NAMED % FINAL + r'\{\s*"answer"\s*:\s*"')
+_CALL_BEGUN = lazy_pattern(_NAMED % r'([^"\\]*)')
+_NEVER = lazy_pattern(r"(?!)")
+_PIECES = lazy_pattern(r'(?:[^"\\]|\\[^u]|\\u(?:[0-9a-fA-F]{4}|(?![0-9a-fA-F]{0,3}\Z)))+', re.S)
+_ESCAPE = lazy_pattern(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"': '"', "\\": "\\"}
 
 

@@ -13,7 +13,9 @@ from pure_agent_loop.llm.values import Delta, ToolCallDelta
 
 def is_cut(delta: Delta) -> bool:
     """True if the answer ended at a limit."""
-    reason = (delta.finish_reason or "").lower()
+    if delta.finish_reason is None:
+        return False
+    reason = delta.finish_reason.lower()
     return FINISH_REASONS.get(reason, reason) in CUT_OFF
 
 

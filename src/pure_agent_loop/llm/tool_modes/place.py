@@ -13,6 +13,11 @@ _TAG_OF_MISTRAL = "[TOOL_CALLS]"
 _LONG_LINE = 400
 
 
+def may_hold_call(text: str) -> bool:
+    """False if no call could begin in a text, wherever it stands."""
+    return _CANDIDATE.search(text) is not None
+
+
 class Place:
     """A place in a text: what counts there depends on the line and the code block it is in."""
 
@@ -22,8 +27,11 @@ class Place:
 
     def move(self, text: str) -> None:
         """Go on to the end of `text`."""
-        before, newline, self._line = (self._line + text).rpartition("\n")
-        self._fences += len(_FENCE_LINE.findall(before + newline))
+        if "\n" in text:
+            before, newline, self._line = (self._line + text).rpartition("\n")
+            self._fences += len(_FENCE_LINE.findall(before + newline))
+        else:
+            self._line += text
         if (
             len(self._line) > _LONG_LINE
         ):  # how such a line began no longer matters; looking again would be slow

@@ -22,6 +22,7 @@ from pure_agent_loop.llm.think import split_unopened
 from pure_agent_loop.llm.tool_modes.json_check import end_of_json
 from pure_agent_loop.llm.tool_modes.recover import TextCalls, find_calls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
+from pure_agent_loop.support.lazy import lazy_pattern
 
 Message = dict[str, Any]
 STOP = ["\nObservation:", "\n观察："]  # at a line's start: an answer may hold the word
@@ -31,7 +32,7 @@ def _marker(words: str, start: str = r"^[ \t#>]{0,8}") -> re.Pattern[str]:
     """A word with a colon behind it, perhaps printed bold."""
     bold = r"(?P<bold>\*{1,2})?"
     end = r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})"
-    return re.compile(rf"{start}{bold}(?:{words}){end}[ \t]*", re.I | re.M)
+    return lazy_pattern(rf"{start}{bold}(?:{words}){end}[ \t]*", re.I | re.M)
 
 
 _ACTION = _marker("Action|行动|动作|操作")
@@ -40,10 +41,10 @@ _ANSWER = _marker("Final[ _]Answer|最终答案|最终回答")
 _OBSERVATION = _marker("Observation|观察|观察结果")
 _THOUGHT = _marker("Thought|思考|想法")
 _MARKERS = (_ACTION, _ANSWER, _OBSERVATION, _THOUGHT)
-_NO_ACTION = re.compile(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
-_CALL = re.compile(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
-_FENCE = re.compile(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
-_NAME = re.compile(r"[\w.-]+")
+_NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
+_CALL = lazy_pattern(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
+_FENCE = lazy_pattern(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
+_NAME = lazy_pattern(r"[\w.-]+")
 _MARKER_CHARS = 36  # no marker is longer; a shorter last line may still become one
 
 

@@ -30,8 +30,9 @@ from pure_agent_loop.llm.tool_modes.json_check import (
     items_in,
     name_and_arguments,
 )
-from pure_agent_loop.llm.tool_modes.place import Place
+from pure_agent_loop.llm.tool_modes.place import Place, may_hold_call
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.support.lazy import lazy_pattern
 
 Schemas = Mapping[str, Mapping[str, Any]]
 # What stands in front of calls and behind them: Qwen and Hermes, Llama, Mistral, GLM, DeepSeek, Kimi.
@@ -45,26 +46,26 @@ _CLOSING_WORDS = (
 )
 _OPENINGS, _CLOSINGS = tuple(_OPENING_WORDS.split()), tuple(_CLOSING_WORDS.split())
 _FUNCTION = "<function="
-_OPENING = re.compile("|".join(map(re.escape, _OPENINGS)))
-_BETWEEN = re.compile("(?:" + "|".join([*map(re.escape, _OPENINGS + _CLOSINGS), r"[\s;,]"]) + ")*")
+_OPENING = lazy_pattern("|".join(map(re.escape, _OPENINGS)))
+_BETWEEN = lazy_pattern("(?:" + "|".join([*map(re.escape, _OPENINGS + _CLOSINGS), r"[\s;,]"]) + ")*")
 _JUNK = " \t\r\n}])"
-_BEHIND = re.compile(r"(?:[ \t\r\n}\])]*(?:" + "|".join(map(re.escape, _CLOSINGS)) + "))*")
-_FENCE = re.compile(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
-_FENCE_BEGUN = re.compile(r"`{1,2}|```(\w*)(\s*)")
+_BEHIND = lazy_pattern(r"(?:[ \t\r\n}\])]*(?:" + "|".join(map(re.escape, _CLOSINGS)) + "))*")
+_FENCE = lazy_pattern(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
+_FENCE_BEGUN = lazy_pattern(r"`{1,2}|```(\w*)(\s*)")
 _FENCE_WORDS = ("json", "tool_calls", "tool_call", "tool", "xml")
-_BRACKETS = re.compile(r"[\[{][\s\[{]*")
-_KEY = re.compile(r'"([^"\\]*)("?)')
-_VALUE = re.compile(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
-_GAP = re.compile(r"[\s;,]*")
-_XML_NAME = re.compile(r"<function=([\w.:-]*)(>?)")
-_XML_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.S)
-_WORD = re.compile(r"(?:function<｜tool▁sep｜>)?([\w.-]+)(?::\d*)?")
-_SEPARATOR = re.compile(
+_BRACKETS = lazy_pattern(r"[\[{][\s\[{]*")
+_KEY = lazy_pattern(r'"([^"\\]*)("?)')
+_VALUE = lazy_pattern(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
+_GAP = lazy_pattern(r"[\s;,]*")
+_XML_NAME = lazy_pattern(r"<function=([\w.:-]*)(>?)")
+_XML_PARAMETER = lazy_pattern(r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.S)
+_WORD = lazy_pattern(r"(?:function<｜tool▁sep｜>)?([\w.-]+)(?::\d*)?")
+_SEPARATOR = lazy_pattern(
     r"\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>)?\s*(?:```(?:json)?\s*)?"
 )
 _NAME_ENDS = ("[CALL_ID]", "[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "```", "<arg_key>")
-_PAIRS = re.compile(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
-_PAIR = re.compile(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
+_PAIRS = lazy_pattern(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
+_PAIR = lazy_pattern(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
 _LOOK_AGAIN = 1.1  # a long call is looked at again when it has grown by so much, to stay linear
 
 
@@ -95,6 +96,10 @@ class TextCalls:
 
     def feed(self, text: str) -> str:
         """Take in more text; return what is surely no call."""
+        if not self._held and not may_hold_call(text):  # nearly always
+            self._shown.append(text)
+            self._place.move(text)
+            return text
         self._held += text
         if len(self._held) < self._look_at:
             return ""

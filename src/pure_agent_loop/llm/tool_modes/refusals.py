@@ -9,9 +9,10 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.lazy import lazy_pattern
 
 # How servers say that tools do not work with them or with this model.
-REFUSES_TOOLS = re.compile(
+REFUSES_TOOLS = lazy_pattern(
     r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
     r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
     r"(?:not (?:supported|enabled|available|allowed)|unsupported|disabled)"
@@ -21,12 +22,12 @@ REFUSES_TOOLS = re.compile(
     re.I | re.S,
 )
 # How they say that they do not know a response format. A 400 for another reason is no answer to that.
-REFUSES_FORMAT = re.compile(
+REFUSES_FORMAT = lazy_pattern(
     r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
     r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
     re.I,
 )
-REFUSES_STOP = re.compile(r"\bstop\b", re.I)
+REFUSES_STOP = lazy_pattern(r"\bstop\b", re.I)
 _REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
 
 

@@ -265,7 +265,7 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
     secrets = dict(known) if isinstance(known, Mapping) else {}
     for name in ("extra_headers", "extra_query"):
         secrets.update(secret_fields(options.get(name)))
-    return (Redactor() if redact is True else redact).with_secrets(secrets)
+    return Redactor(secrets) if redact is True else redact.with_secrets(secrets)
 
 
 def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -333,6 +333,8 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     for name, written in env.items():
+        if ":" not in written and not _SECRET_NAME.search(name):  # nearly all
+            continue
         # As it is used: files end with a line, and some programs leave the quotes of a settings file.
         value = _SCHEME.sub("", written.strip().strip("\"'"))
         if _URL.match(value):

@@ -1,0 +1,7 @@
+"""The same without aiohttp, also where it is installed."""
+
+import os
+
+os.environ["PURE_AGENT_LOOP_HTTP"] = "httpx"
+VENV, IMPORT, PKGS = "ours", "import pure_agent_loop", ["pure-agent-loop"]
+from ours import *  # noqa: E402 - the variable comes first

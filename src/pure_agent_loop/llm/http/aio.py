@@ -1,0 +1,106 @@
+"""Plain requests through aiohttp, the extra ``[fast]``."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from yarl import URL
+
+from pure_agent_loop.llm.http.plain import (
+    CONNECTIONS,
+    KEPT_SECONDS,
+    REDIRECTS,
+    Patience,
+    PlainRequest,
+    PlainTransport,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pure_agent_loop.llm.http import Answer
+
+LONGEST_HEADER = 65_536  # bytes
+LARGE = 1_000_000  # bytes of a request that are sent piece by piece
+
+
+class AioTransport(PlainTransport):
+    """See `PlainTransport`."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._address = URL(self.url)
+        self._tls = _tls_context() if self._address.scheme == "https" else None
+        self._session: aiohttp.ClientSession | None = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session, made in the event loop that it belongs to."""
+        if self._session is None:
+            closes = self.headers.get("connection", "").lower() == "close"
+            kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
+                headers=self.headers,
+                max_line_size=LONGEST_HEADER,
+                max_field_size=LONGEST_HEADER,
+            )
+        return self._session
+
+    async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
+        body, query = request.body, request.query
+        response = await self._opened().post(
+            URL(f"{self.url}?{query}", encoded=True) if query else self._address,
+            data=body if len(body) < LARGE else io.BytesIO(body),
+            headers=request.headers,
+            timeout=_timeout(request.patience),
+            max_redirects=REDIRECTS,
+        )
+        return response.status, _Answer(response)
+
+    async def _read(self, answer: Answer) -> bytes:
+        assert isinstance(answer, _Answer)
+        return await answer.response.read()
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        timeout = _timeout(Patience(seconds, seconds))
+        async with self._opened().get(url, timeout=timeout, raise_for_status=True) as response:
+            return json.loads(await response.read())
+
+    async def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+class _Answer:
+    """See `Answer`."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response, self.headers = response, response.headers
+
+    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        """See `Answer`."""
+        content = self.response.content
+        while data := await content.readany():
+            yield data
+
+    async def aclose(self) -> None:
+        """See `Answer`."""
+        self.response.close()  # does nothing to a connection whose answer was read to its end
+
+
+def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connecting, sock_read=patience.reading)
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Checks certificates as the SDK's HTTP library does, by its own code."""
+    from pure_agent_loop.llm.http.pool import library
+
+    context: ssl.SSLContext = library.create_ssl_context()
+    return context

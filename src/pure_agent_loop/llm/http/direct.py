@@ -1,0 +1,64 @@
+"""Plain requests through the SDK's HTTP library, without the SDK: to load that takes longest of all."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.llm.http.plain import Patience, PlainRequest, PlainTransport
+from pure_agent_loop.llm.http.pool import StackedTransport, library
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.http import Answer
+
+
+class DirectTransport(PlainTransport):
+    """See `PlainTransport`."""
+
+    follows = False
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._address, self._fields = library.URL(self.url), library.Headers(self.headers)
+        self._sender = StackedTransport()
+
+    async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
+        sent = library.Request(
+            "POST",
+            library.URL(f"{self.url}?{request.query}") if request.query else self._address,
+            headers=self._fields if request.headers is None else request.headers,
+            content=request.body,
+            extensions={"timeout": _timeout(request.patience)},
+        )
+        response = await self._answered(sent)
+        return response.status_code, response
+
+    async def _answered(self, request: library.Request) -> library.Response:
+        try:
+            return await self._sender.handle_async_request(request)
+        except library.TimeoutException as error:
+            raise TimeoutError(str(error)) from error
+        except library.LocalProtocolError as error:
+            raise ValueError from error
+
+    async def _read(self, answer: Answer) -> bytes:
+        assert isinstance(answer, library.Response)
+        return await answer.aread()
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        timeout = _timeout(Patience(seconds, seconds))
+        request = library.Request("GET", url, headers=self._fields, extensions={"timeout": timeout})
+        response = await self._answered(request)
+        data = await response.aread()
+        if response.status_code != 200:
+            raise ValueError(f"status {response.status_code}")
+        return json.loads(data)
+
+    async def _close(self) -> None:
+        await self._sender.aclose()
+
+
+def _timeout(patience: Patience) -> dict[str, float | None]:
+    reading, connecting = patience
+    return {"connect": connecting, "read": reading, "write": reading, "pool": reading}

@@ -1,0 +1,143 @@
+"""What plain requests have in common, whichever library carries them. Options of the SDK go beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pure_agent_loop._version import __version__
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.http import Answer, Transport
+from pure_agent_loop.llm.http.errors import RefusedError, UnansweredError, UnsendableError
+
+# As the SDK has them, so that it makes no difference which is at work.
+SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
+CONNECTIONS, REDIRECTS = 1_000, 20
+
+
+class Patience(NamedTuple):
+    """Seconds to wait, None for no end: between two pieces of an answer, and for a new connection."""
+
+    reading: float | None = SECONDS
+    connecting: float | None = CONNECT_SECONDS
+
+
+class PlainRequest(NamedTuple):
+    """One request; the address of most is that of the endpoint, and their headers are those of all."""
+
+    body: bytes
+    patience: Patience
+    query: str = ""
+    headers: Mapping[str, str] | None = None
+
+
+class PlainTransport(ABC):
+    """See `Transport`.
+
+    Args:
+        base_url: The address of the server.
+        key: Its API key.
+        settings: ``timeout`` and ``default_headers``, as the SDK takes them.
+        beside: Makes what requests with options of the SDK go through; None to refuse them.
+    """
+
+    follows = True  # redirects; else they go beside, too
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        settings: Mapping[str, Any],
+        beside: Callable[[], Transport] | None,
+    ) -> None:
+        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.headers = {
+            "authorization": f"Bearer {key}",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            "content-type": "application/json",
+            "user-agent": f"pure-agent-loop/{__version__}",
+            **_lowered(settings.get("default_headers") or {}),
+        }
+        given = settings.get("timeout", self)
+        self._patience = Patience() if given is self else Patience(given, given)
+        self._new_beside = beside
+        self._beside: Transport | None = None
+
+    @abstractmethod
+    async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
+        """The status and the answer, whatever it is. Raises what its library does."""
+
+    @abstractmethod
+    async def _read(self, answer: Answer) -> bytes:
+        """The whole body of an answer, which is closed then."""
+
+    @abstractmethod
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Close the connections."""
+
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
+        """See `Transport`."""
+        request = self._request(body, options)
+        if request is None:
+            return await self._other().post(body, options)
+        try:
+            status, answer = await self._send(request)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise
+        except Exception as error:
+            if isinstance(error, ValueError) and not isinstance(error, OSError):  # as a bad certificate is
+                raise UnsendableError(type(error).__name__) from None
+            raise UnansweredError from error
+        if status // 100 == 3 and not self.follows:
+            await answer.aclose()
+            return await self._other().post(body, options)
+        if status // 100 != 2:
+            raise RefusedError(status, await self._read(answer), answer.headers)
+        return answer
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        beside, self._beside = self._beside, None
+        await self._close()
+        if beside is not None:
+            await beside.close()
+
+    def _other(self) -> Transport:
+        if self._beside is None:
+            if self._new_beside is None:
+                raise ConfigError(
+                    "PURE_AGENT_LOOP_HTTP=aiohttp can only send texts as extra_headers, texts and numbers as "
+                    "extra_query, and a number of seconds as timeout. Unset it to use the SDK for others."
+                )
+            self._beside = self._new_beside()
+        return self._beside
+
+    def _request(self, body: bytes, options: Mapping[str, Any]) -> PlainRequest | None:
+        """The request; None if only the SDK knows what an option means."""
+        seconds, headers = options.get("timeout"), options.get("extra_headers") or {}
+        query = options.get("extra_query") or {}
+        is_plain = (
+            (seconds is None or isinstance(seconds, (int, float)))
+            and all(isinstance(each, str) for each in headers.values())
+            and all(isinstance(each, (str, int, float)) for each in query.values())
+        )
+        if not is_plain:
+            return None
+        patience = self._patience if seconds is None else Patience(seconds, seconds)
+        if not headers and not query:
+            return PlainRequest(body, patience)
+        written = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in query.items()}
+        more = {**self.headers, **_lowered(headers)} if headers else None
+        return PlainRequest(body, patience, urllib.parse.urlencode(written), more)
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

@@ -1,0 +1,103 @@
+"""Connections of the SDK's HTTP library, kept so that many requests at once do not slow each other down.
+
+The library's own pool looks at each of its connections for each request. Here each connection has a pool of
+its own, and those that are free are a stack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Protocol
+
+try:
+    import httpx2 as library
+except ImportError:  # before the third generation of the SDK
+    import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
+
+__all__ = ["StackedTransport", "library"]
+
+# As the SDK has them.
+CONNECTIONS, KEPT_SECONDS = 1_000, 5.0
+_ONE = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_SECONDS)
+
+
+class StackedTransport(library.AsyncBaseTransport):
+    """Sends each request over a connection that is free, the one that was used last before others."""
+
+    def __init__(self) -> None:
+        self._tls = library.create_ssl_context()
+        self._free: deque[tuple[float, library.AsyncHTTPTransport]] = deque()  # since when; the newest last
+        self._spoiled: list[library.AsyncHTTPTransport] = []
+        self._places = asyncio.Semaphore(CONNECTIONS)
+
+    async def handle_async_request(self, request: library.Request) -> library.Response:
+        """See the base class."""
+        oldest = asyncio.get_running_loop().time() - KEPT_SECONDS
+        while self._free and self._free[0][0] < oldest:
+            await self._free.popleft()[1].aclose()
+        while self._spoiled:
+            await self._spoiled.pop().aclose()
+        await self._wait_for_place(request)
+        sender = self._free.pop()[1] if self._free else library.AsyncHTTPTransport(self._tls, limits=_ONE)
+        give_back = partial(self._give_back, sender)
+        try:
+            response = await sender.handle_async_request(request)
+        except BaseException:
+            give_back(spoiled=True)
+            raise
+        assert isinstance(response.stream, library.AsyncByteStream)
+        response.stream = _Body(response.stream, give_back)
+        return response
+
+    async def _wait_for_place(self, request: library.Request) -> None:
+        if not self._places.locked():
+            await self._places.acquire()  # at once
+            return
+        patience = request.extensions.get("timeout", {}).get("pool")
+        try:
+            await asyncio.wait_for(self._places.acquire(), patience)
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise library.PoolTimeout("Every connection is in use.") from error
+
+    def _give_back(self, sender: library.AsyncHTTPTransport, *, spoiled: bool) -> None:
+        if spoiled:  # nobody knows what is left of its connection
+            self._spoiled.append(sender)
+        else:
+            self._free.append((asyncio.get_running_loop().time(), sender))
+        self._places.release()
+
+    async def aclose(self) -> None:
+        """See the base class."""
+        while self._free:
+            await self._free.pop()[1].aclose()
+        while self._spoiled:
+            await self._spoiled.pop().aclose()
+
+
+class _GivesBack(Protocol):
+    def __call__(self, *, spoiled: bool) -> None: ...
+
+
+class _Body(library.AsyncByteStream):
+    """A body that says, once, that it was closed."""
+
+    def __init__(self, stream: library.AsyncByteStream, give_back: _GivesBack) -> None:
+        self._stream = stream
+        self._give_back: _GivesBack | None = give_back
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._stream.__aiter__()
+
+    async def aclose(self) -> None:
+        """See the base class."""
+        give_back, self._give_back = self._give_back, None
+        spoiled = True
+        try:
+            await self._stream.aclose()
+            spoiled = False
+        finally:
+            if give_back is not None:
+                give_back(spoiled=spoiled)

@@ -1,0 +1,81 @@
+"""Requests through the SDK of OpenAI, by its low-level ``post`` with a body that is encoded already."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
+
+from pure_agent_loop.errors import ConfigError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from pure_agent_loop.llm.http import Answer
+
+_BODY_PARAMETERS: dict[type, str] = {}
+
+
+class SdkTransport:
+    """See `Transport`.
+
+    Args:
+        settings: Of ``openai.AsyncOpenAI``.
+
+    Raises:
+        ConfigError: It refuses them.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+
+        own: dict[str, Any] = {}
+        if settings.get("http_client") is None and not getproxies():  # else the library finds its own way
+            from pure_agent_loop.llm.http.pool import StackedTransport
+
+            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport())
+        try:
+            client = AsyncOpenAI(**{**settings, **own})
+            client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
+        except (OpenAIError, TypeError, ValueError) as error:
+            raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
+        self._client: Any = client  # its body parameter differs between the SDK's generations
+        self._body = _body_parameter(client)
+
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
+        """See `Transport`."""
+        from openai import AsyncStream
+
+        opened = await self._client.post(
+            "/chat/completions",
+            **{self._body: body},
+            cast_to=object,
+            options=_request_options(options),
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        response: Answer = opened.response
+        return response
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        return await self._client.get(url, cast_to=object, options={"timeout": seconds})
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        await self._client.close()
+
+
+def _request_options(options: Mapping[str, Any]) -> Any:
+    names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
+    return {new: options[old] for old, new in names.items() if options.get(old) is not None}
+
+
+def _body_parameter(client: AsyncOpenAI) -> str:
+    """`content` where the SDK has it; older ones took bytes as `body`."""
+    kind = type(client)
+    if kind not in _BODY_PARAMETERS:
+        parameters = inspect.signature(kind.post).parameters
+        _BODY_PARAMETERS[kind] = "content" if "content" in parameters else "body"
+    return _BODY_PARAMETERS[kind]

@@ -1,0 +1,262 @@
+"""The two ways that requests travel: which one is taken, and that it makes no other difference."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.testing import ScriptedServer, Status, deltas
+from tests.toolbox.web import certificate
+
+from .talk import ask, client_of, counting, get_answer, get_error, run
+
+HELLO = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}).encode()
+BOTH = ("aiohttp", "httpx")
+OF_THE_SDK, OURS = "AsyncOpenAI", "pure-agent-loop/"
+
+
+@pytest.fixture(params=BOTH)
+def demanded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One of the two, in force."""
+    if request.param == "aiohttp":
+        pytest.importorskip("aiohttp")  # the oldest dependencies are tested without
+    monkeypatch.setenv(HTTP_VARIABLE, request.param)
+    return request.param
+
+
+@pytest.fixture
+def aio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is demanded, and aiohttp is there."""
+    pytest.importorskip("aiohttp")
+    monkeypatch.delenv(HTTP_VARIABLE, raising=False)
+
+
+def way_of(server: ScriptedServer) -> str:
+    """Who has sent the last request."""
+    return server.requests[-1].headers["user-agent"]
+
+
+# -- which one -------------------------------------------------------------------------------------
+
+
+def test_a_plain_endpoint_is_asked_without_the_sdk(demanded):
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server, timeout=5.0, default_headers={"X-A": "b"})).content == "a"
+        assert way_of(server).startswith(OURS)
+        assert server.requests[0].headers["x-a"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("demanded", "others"),
+    [("aiohttp", "{'httpx', 'httpx2'}"), ("httpx", "{'aiohttp'}")],
+    indirect=["demanded"],
+)
+def test_what_is_demanded_is_in_force(demanded, others):
+    code = (
+        "import asyncio, sys\n"
+        "from pure_agent_loop import Agent, OpenAIClient\n"
+        "from pure_agent_loop.testing import ScriptedServer, call\n"
+        "def add(a: int, b: list[int] = []) -> int: return a\n"
+        "with ScriptedServer([call('add', a='1'), 'two']) as server:\n"
+        "    agent = Agent(llm=OpenAIClient('m', 'k', server.base_url), tools=[add])\n"
+        f"    print(agent.run('x').content, ({{'openai', 'pydantic'}} | {others}) & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "two set()\n"
+    assert done.stderr == ""
+
+
+SDK_ONLY: dict[str, dict[str, Any]] = {
+    "an organization": {"organization": "o"},
+    "retries of its own": {"max_retries": 1},
+    "a default query": {"default_query": {"a": "b"}},
+}
+
+
+@pytest.mark.parametrize("settings", SDK_ONLY.values(), ids=SDK_ONLY)
+def test_settings_of_the_sdk_are_in_force_by_the_sdk_or_refused(settings, aio, monkeypatch):
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server, **settings)).content == "a"
+        assert way_of(server).startswith(OF_THE_SDK)
+        monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
+        with pytest.raises(ConfigError, match=f"aiohttp cannot be used with this {next(iter(settings))}"):
+            client_of(server, **settings)
+
+
+def test_so_are_its_variables(aio, monkeypatch):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    with ScriptedServer(["a"]) as server:
+        get_answer(client_of(server))
+        assert server.requests[0].headers["openai-organization"] == "org-1"
+        monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
+        with pytest.raises(ConfigError, match="the variable OPENAI_ORG_ID"):
+            client_of(server)
+
+
+def test_and_a_proxy(aio, monkeypatch):
+    with ScriptedServer(["a"]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.base_url.removesuffix("/v1"))
+        assert get_answer(client_of("http://models.invalid/v1")).content == "a"
+        monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
+        with pytest.raises(ConfigError, match="a proxy"):
+            client_of("http://models.invalid/v1")
+
+
+def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
+    with ScriptedServer(["a", "b", "c"]) as server:
+        client = client_of(server)
+        assert get_answer(client, extra_query={"n": 7, "yes": True}).content == "a"
+        assert way_of(server).startswith(OURS)
+        assert server.requests[-1].path.endswith("?n=7&yes=true")
+        assert get_answer(client, extra_query={"many": ["1", "2"]}).content == "b"
+        assert way_of(server).startswith(OF_THE_SDK)
+        assert get_answer(client).content == "c"
+        assert way_of(server).startswith(OURS)
+        monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
+        with pytest.raises(ConfigError, match="extra_query"):
+            get_answer(client_of(server), extra_query={"many": ["1", "2"]})
+
+
+def test_a_way_that_there_is_not_is_refused(monkeypatch):
+    monkeypatch.setenv(HTTP_VARIABLE, "curl")
+    with pytest.raises(ConfigError, match="aiohttp, httpx"):
+        OpenAIClient("m", "k", "http://127.0.0.1:9/v1")
+
+
+def test_aiohttp_that_is_not_installed_is_refused_by_the_name_of_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
+    with pytest.raises(MissingExtraError, match=r"\[fast\]"):
+        OpenAIClient("m", "k", "http://127.0.0.1:9/v1")
+
+
+# -- no other difference ---------------------------------------------------------------------------
+
+
+@contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """A server with a certificate; its address, and from which connection each request came."""
+    came: list[tuple[str, int]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            came.append(self.client_address)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(HELLO)))
+            self.end_headers()
+            self.wfile.write(HELLO)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"https://localhost:{server.server_port}/v1", came
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_certificates_are_checked_and_connections_kept(demanded, tmp_path: Path, monkeypatch):
+    context, trusted = certificate(tmp_path, "localhost")
+    with tls_server(context) as (url, came):
+        error = get_error(client_of(url))
+        assert error.kind == "connection"
+        assert "certificate" in error.message.lower()
+        assert came == []
+        monkeypatch.setenv("SSL_CERT_FILE", trusted)
+        client = client_of(url)
+
+        async def work() -> list[str | None]:
+            return [(await ask(client)).content for _ in range(3)]
+
+        assert run(client, work) == ["hello"] * 3
+        assert len(came) == 3
+        assert len(set(came)) == 1
+
+
+def test_a_redirect_keeps_the_request(demanded):
+    moved = Status(307, headers=(("Location", "/v2/chat/completions"),))
+    with ScriptedServer(
+        handler=lambda each: "there" if "/v2/" in each.path else moved, api_key="k"
+    ) as server:
+        assert get_answer(client_of(server)).content == "there"
+        assert server.requests[0].body == server.requests[-1].body
+
+
+def test_a_packed_answer_is_unpacked(demanded):
+    packed = Status(200, gzip.compress(HELLO), headers=(("Content-Encoding", "gzip"),))
+    with ScriptedServer([packed]) as server:
+        assert get_answer(client_of(server)).content == "hello"
+
+
+def test_a_refusal_without_words_is_one(demanded):
+    """What is known of a long request stands on it: see `kernel.overflow`."""
+    with ScriptedServer([Status(400)]) as server:
+        error = get_error(client_of(server))
+    assert not error.original_error.body  # type: ignore[union-attr] # both have it
+
+
+def test_a_key_in_a_refusal_is_not_shown(demanded):
+    said = json.dumps({"error": {"message": "no key se-cret-123", "more": ["se-cret-123"]}}).encode()
+    with ScriptedServer([Status(401, said)]) as server:
+        error = get_error(client_of(server, api_key="se-cret-123"))
+    cause = error.original_error
+    assert "se-cret" not in f"{error} {cause} {cause.body!r}"  # type: ignore[union-attr] # both have it
+
+
+def test_one_request_a_connection_where_a_header_says_so(demanded):
+    with ScriptedServer(["a", "b"]) as server, counting(server) as relay:
+        client = client_of(relay.base_url, default_headers={"Connection": "close"})
+
+        async def work() -> None:
+            await ask(client)
+            await ask(client)
+
+        run(client, work)
+        assert relay.connections == 2
+
+
+def test_a_loop_that_ends_without_a_word_brings_no_complaint(demanded):
+    code = (
+        "import asyncio, gc\n"
+        "from pure_agent_loop import Agent\n"
+        "from pure_agent_loop.testing import ScriptedServer\n"
+        "with ScriptedServer(['a']) as server:\n"
+        "    loop = asyncio.new_event_loop()\n"
+        "    agent = Agent(model='m', api_key='k', base_url=server.base_url)\n"
+        "    print(loop.run_until_complete(agent.arun('x')).content)\n"
+        "    del agent\n"
+        "    gc.collect()\n"
+        "    loop.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "a\n"
+    assert done.stderr == ""
+
+
+def test_a_stream_that_is_cut_into_tiny_pieces(demanded):
+    with ScriptedServer([deltas("naïve ", "😀")], rechunk=1) as server:
+        assert get_answer(client_of(server)).content == "naïve 😀"
