@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pure_agent_loop.assistant.notes import Note, project_notes
 from pure_agent_loop.assistant.skills import PROJECT_FOLDER, skill_folders
-from pure_agent_loop.subagents.definitions import DEFINITIONS_FOLDER
 from pure_agent_loop.support.paths import data_folder, private_folder
 
+SUBAGENTS_FOLDER = ".agents/agents"
 _MOST_NAMES = 8
 
 
@@ -60,10 +60,10 @@ def guidance_of(workspace: Path) -> Guidance:
 def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iterator[tuple[str, bytes]]:
     for note in notes:
         yield note.name, note.text.encode()
-    for path in sorted((workspace / DEFINITIONS_FOLDER).glob("*.md")):
+    for path in sorted((workspace / SUBAGENTS_FOLDER).glob("*.md")):
         if path.is_file():
             others.add(data := _digest(path))
-            yield f"{DEFINITIONS_FOLDER}/{path.name}", data
+            yield f"{SUBAGENTS_FOLDER}/{path.name}", data
     for skill in skill_folders(workspace / PROJECT_FOLDER):
         place = skill.resolve()  # a skill may be a link, and what is behind it counts
         for path in sorted(place.rglob("*")):

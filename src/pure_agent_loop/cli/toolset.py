@@ -133,8 +133,8 @@ def _subagents(
     """Those of the user, those of the folder as they were trusted, and those that the user named."""
     if not options.subagents and not options.subagents_from:
         return None
+    from pure_agent_loop.assistant.trust import SUBAGENTS_FOLDER
     from pure_agent_loop.subagents import EXPLORE, VERIFY, SubagentManager, load_definitions
-    from pure_agent_loop.subagents.definitions import DEFINITIONS_FOLDER
 
     named = [*map(Path, options.subagents_from)]
     for folder in named:
@@ -144,7 +144,7 @@ def _subagents(
     found = {each.name: each for each in (EXPLORE, VERIFY)}
     read = load_definitions(data_folder() / "agents")
     if trusted is not None:
-        read += load_definitions(workspace / DEFINITIONS_FOLDER, trusted=trusted.holds)
+        read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds)
     found |= {
         each.name: each for each in (*read, *(each for folder in named for each in load_definitions(folder)))
     }
