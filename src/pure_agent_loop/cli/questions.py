@@ -163,17 +163,12 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
         for name, value in data["args"].items()
         if name not in hidden
     ]
-    commands = _commands(data["args"].get("command")) if data["tool"] == "shell" else []
-    lines += [f"    {number}. {blanks_shown(each)}" for number, each in enumerate(commands, start=1)]
+    if data["tool"] == "shell":
+        from pure_agent_loop.toolbox.shell.syntax import simple_commands
+
+        for number, each in enumerate(simple_commands("shell", data["args"]), start=1):
+            lines.append(f"    {number}. {blanks_shown(_as_json(each)[1:-1])}")
     return "\n".join(lines).rstrip()
-
-
-def _commands(line: object) -> list[str]:
-    """The simple commands of a line, if there are several; each as JSON, and so on one line."""
-    from pure_agent_loop.toolbox.shell.syntax import read_line
-
-    found = [each.text for each in read_line(line).commands] if isinstance(line, str) else []
-    return [_as_json(each)[1:-1] for each in found] if len(found) > 1 else []
 
 
 def blanks_shown(text: str, *, is_code: bool = False) -> str:
