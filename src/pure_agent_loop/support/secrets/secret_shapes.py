@@ -17,6 +17,7 @@ _ENTROPY_BITS = 3.0
 _MIN_DISTINCT = 8
 _SEEN = 600  # of a run: no key begins later in one
 _NEAR = 100  # how far before a value its name stands
+_LONGEST = 30  # of a name
 _Spans = Iterator[tuple[int, int]]
 
 _RUN = bytes(
@@ -109,7 +110,7 @@ def _found(data: Any, word: Any) -> Iterator[int]:
 
 def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
     runs = data.translate(_RUN)
-    at, searched = runs.find(_SHORTEST), 0
+    at, searched, names = runs.find(_SHORTEST), 0, _Names(text)
     while at >= 0:
         end = runs.find(b" ", at)
         end = len(text) if end < 0 else end
@@ -118,7 +119,7 @@ def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
             span = None
             if end + _SEEN > searched:  # else it was searched along with a run before it
                 span, searched = _key(text, at, end)
-            span = span or (_value(text, at, end) if _STEM.search(near) else None)
+            span = span or (_value(text, names.near(at, end), at, end) if _STEM.search(near) else None)
             if span:
                 yield span
                 end = max(end, span[1])
@@ -136,8 +137,24 @@ def _key(text: str, at: int, end: int) -> tuple[tuple[int, int] | None, int]:
     return None, 0 if key else stop
 
 
-def _value(text: str, at: int, end: int) -> tuple[int, int] | None:
-    for name in _NAMES.finditer(text, max(0, at - _NEAR), end):
+class _Names:
+    """Telling names near a place; the places come in order, and no part of the text is looked at for each."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._end = text, 0
+        self._found: list[re.Match[str]] = []
+
+    def near(self, at: int, end: int) -> list[re.Match[str]]:
+        """Those within a hundred characters before `at`, or up to `end`."""
+        start = max(at - _NEAR, self._end - _LONGEST, 0)
+        kept = [each for each in self._found if at - _NEAR <= each.start() < start]
+        self._found = [*kept, *_NAMES.finditer(self._text, start, end)]
+        self._end = max(self._end, end)
+        return self._found
+
+
+def _value(text: str, names: list[re.Match[str]], at: int, end: int) -> tuple[int, int] | None:
+    for name in names:
         span = _named(text, name, at)
         if span is not None:
             return span[0], max(span[1], end)
