@@ -7,6 +7,7 @@ measured by `benchmarks/startup.py`.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -139,3 +140,24 @@ def test_the_function_tool_keeps_its_name_when_its_module_is_loaded():
 def test_what_is_no_name_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pure_agent_loop.nothing
+
+
+def test_completion_shows_the_names_that_are_loaded_later():
+    source = """
+import importlib, json, pkgutil, sys
+found = {}
+for each in pkgutil.iter_modules(sys.modules["pure_agent_loop"].__path__, "pure_agent_loop."):
+    if each.ispkg:
+        module = importlib.import_module(each.name)
+        found[each.name] = sorted({*getattr(module, "__all__", ())} - {*dir(module)})
+print(json.dumps(found))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import pure_agent_loop\n{source}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert "pure_agent_loop.evaluation" in found
+    assert not {name: missing for name, missing in found.items() if missing}

@@ -360,7 +360,7 @@ class Agent(Variants[Deps, Out]):
         """
         from pure_agent_loop.subagents.agent_tool import agent_tool
 
-        return agent_tool(self, name or self._kit.name, description or self.description, input_type)
+        return agent_tool(self, name, description or self.description, input_type)
 
     def prepare(
         self,

@@ -118,7 +118,9 @@ class AgentResult(Generic[Out_co]):
     def error(self) -> str:
         """What went wrong when `stop_reason` is ``error`` or ``invalid_output``, else empty."""
         failure = self.state.failure
-        return "" if failure is None else safe_str(failure) or type(failure).__name__
+        if failure is None or isinstance(failure, PureAgentLoopError):
+            return "" if failure is None else safe_str(failure) or type(failure).__name__
+        return f"{type(failure).__name__}: {safe_str(failure)}"
 
     def raise_for_error(self) -> Self:
         """Return the result itself, or raise what ended the run with ``error`` or ``invalid_output``.
@@ -131,7 +133,7 @@ class AgentResult(Generic[Out_co]):
             return self
         if isinstance(failure, PureAgentLoopError):
             raise failure
-        raise LLMError(f"The run failed: {type(failure).__name__}: {self.error}", failure) from failure
+        raise LLMError(f"The run failed: {self.error}", failure) from failure
 
     def unwrap(self) -> Out_co:
         """Return the output itself, for code that has no use for a run without one.

@@ -268,13 +268,15 @@ class TestTerminal:
         assert terminal.end() == 0
 
     def test_nothing_hides_behind_blanks_or_in_the_middle(self, asked):
-        command = f"ls{' ' * 3000}; echo{' ' * 3}a\u2003b; {'x' * 3000} && rm -rf y"
+        no_ink = "\u2800\u3164\u115f\ufe00\u034f\U000e0100"
+        command = f"ls{' ' * 3000}; echo{' ' * 3}a\u2003b; echo {no_ink}; {'x' * 3000} && rm -rf y"
         terminal, server = asked([call("shell", command=command), "Then not."])
         terminal.until("[s]how what was left out")
-        assert "ls·(3000 blanks)·; echo···a\\u2003b; xxx" in terminal.shown
+        assert "ls·(3000 blanks)·; echo···a\\u2003b; echo \\u2800" in terminal.shown
+        assert "  3. echo \\u2800\\u3164\\u115f\\ufe00\\u034f\\U000e0100\n" in terminal.shown
         assert "  1. ls" in terminal.shown
         assert "  2. echo···a\\u2003b" in terminal.shown
-        assert "  4. rm -rf y" in terminal.shown
+        assert "  5. rm -rf y" in terminal.shown
         assert "x" * 3000 not in terminal.shown
         terminal.type("s\n")
         terminal.until("x" * 3000)

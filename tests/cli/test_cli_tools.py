@@ -134,6 +134,9 @@ def test_a_folder_is_trusted_once_as_it_is(pal):
                 if answer:
                     terminal.until("Shall the model follow them?")
                     terminal.until("[n]o: ")
+                    terminal.type("s\n")
+                    terminal.until(f"AGENTS.md:\n{(pal.workspace / 'AGENTS.md').read_text().strip()}")
+                    terminal.until("[n]o: ")
                     terminal.type(f"{answer}\n")
                 assert terminal.end() == 0
             return "Use tabs." in server.requests[0].messages[0]["content"]

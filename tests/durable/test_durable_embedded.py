@@ -20,9 +20,14 @@ from pure_agent_loop.durable.events import EventWriter
 from pure_agent_loop.testing import ScriptedLLM
 
 EMBEDDED = """
+from dataclasses import dataclass
 from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine, submit
 from pure_agent_loop.testing import ScriptedLLM, call
+
+@dataclass
+class Named:
+    name: str
 
 @tool
 def add(a: int, b: int) -> int:
@@ -35,6 +40,9 @@ print(info.status, info.content)
 other = Agent(llm=ScriptedLLM(["Hello."]))
 print(submit(other, "Greet.", name="greeter").result(60).content)
 print(submit(agent, "What is 2 + 3?", run_id="sum").result(60).content)
+typed = Agent(llm=ScriptedLLM(["nothing", '{"response": {"name": "Ada"}}']), output_type=[Named, list[int]])
+info = submit(typed, "Who?", name="typed").result(60)
+print(info.status, info.output)
 """
 
 
@@ -82,7 +90,8 @@ def test_one_line_submits_to_an_engine_in_this_process(tmp_path):
         timeout=120,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "completed 5.\nHello.\n5.\n"), done.stderr
+    said = "completed 5.\nHello.\n5.\ncompleted {'name': 'Ada'}\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
     assert done.stderr == ""
 
 

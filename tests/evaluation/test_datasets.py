@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -32,6 +33,7 @@ from pure_agent_loop.evaluation import (
     Report,
     Schema,
 )
+from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, call, status
 
 
@@ -233,11 +235,16 @@ def test_what_cannot_be_a_dataset_is_refused():
         ((), "no cases"),
         (["a", "a"], "two cases have the name 'a'"),
         ([3], "list of Case"),
+        ("abc", "cases must be a list"),
     ):
         with pytest.raises(ConfigError, match=f"(?i){words}"):
             Dataset(wrong)
     with pytest.raises(ConfigError, match="evaluator must be a function"):
         Dataset(["a"], ["equals"])
+    with pytest.raises(ConfigError, match="evaluators must be a list"):
+        Dataset(["a"], 5)
+    with pytest.raises(ConfigError, match=r"Report\.load"):
+        Dataset(["a"]).run(agent()).compare("before.json")
     with pytest.raises(ConfigError, match="repeats=0"):
         Dataset(["a"]).run(agent(), repeats=0)
     with pytest.raises(ConfigError, match="must be an Agent"):
@@ -357,8 +364,6 @@ def test_yaml_without_the_extra_says_so(tmp_path, monkeypatch):
 
 
 def test_a_session_as_a_dataset(tmp_path):
-    from pure_agent_loop.sessions import JsonlStore
-
     store = JsonlStore(tmp_path)
     recorded = Agent(
         llm=ScriptedLLM(["one", "two", call("add", a=1, b=1)]),
@@ -379,6 +384,31 @@ def test_a_session_as_a_dataset(tmp_path):
     assert [each["content"] for each in llm.requests[1].messages[1:]] == ["first", "one", "second"]
     with pytest.raises(PureAgentLoopError):
         Dataset.from_session("none", sessions=tmp_path)
+
+
+@dataclass
+class Place:
+    name: str
+    at: list[int]
+
+
+@pytest.mark.parametrize(
+    ("output_type", "said", "again", "plain"),
+    [
+        (Place, '{"name":"a","at":[1]}', '{"at": [1], "name": "a"}', {"name": "a", "at": [1]}),
+        (list[int], '{"response":[1,2]}', "[1, 2]", [1, 2]),
+        (int, "42", '{"response": 42}', 42),
+        (str, "one", "one", "one"),
+    ],
+)
+def test_typed_answers_are_compared_as_json(tmp_path, output_type, said, again, plain):
+    Agent(llm=ScriptedLLM([said]), output_type=output_type, sessions=JsonlStore(tmp_path)).run(
+        "first", session_id="talk"
+    )
+    recorded = Dataset.from_session("talk", [Equals()], tmp_path)
+    written = Dataset([Case("first", plain), Case("second", ["no"])], [Equals()])
+    for dataset, passed in ((recorded, 1.0), (written, 0.5)):
+        assert dataset.run(Agent(llm=ScriptedLLM([again] * 2), output_type=output_type)).passed == passed
 
 
 # -- the command ---------------------------------------------------------------------------------------

@@ -161,7 +161,9 @@ def test_a_check_that_fails_ends_the_run():
 
     result = check_result(mine.run("x"))
     assert (result.stop_reason, result.output) == ("error", None)
-    assert "of mine" in result.error
+    assert result.error == "ZeroDivisionError: of mine"
+    with pytest.raises(LLMError, match="The run failed: ZeroDivisionError: of mine"):
+        result.raise_for_error()
 
 
 def test_a_function_is_called_with_the_answer():

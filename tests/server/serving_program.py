@@ -49,6 +49,12 @@ def danger(what: str) -> str:
 
 
 @tool
+def shell(command: str) -> str:
+    """Stand where a shell would, and do nothing."""
+    return f"not done: {command}"
+
+
+@tool
 async def wonder(ctx: RunContext[None], about: str) -> str:
     """Ask the person."""
     return f"the person says: {await ctx.ask(about)}"
@@ -76,11 +82,11 @@ def agent() -> Agent:
         "scripted",
         "k",
         given["model"],
-        tools=[add, hold, danger, wonder, put, elsewhere],
+        tools=[add, hold, danger, shell, wonder, put, elsewhere],
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
-        permission_rules=PermissionRules(ask=["danger"]),
+        permission_rules=PermissionRules(ask=["danger", "shell"]),
     )
 
 

@@ -56,7 +56,8 @@ def test_stop_and_steer(serve, visit):
 
 
 def test_questions_are_allowed_and_refused(serve, visit):
-    script = [call("danger", what="one"), "First.", call("danger", what="two"), "Second."]
+    line = f"ls{' ' * 3000}; rm -rf x\u2800\u202e"
+    script = [call("danger", what="one"), "First.", call("shell", command=line), "Second."]
     server = serve([*script, call("wonder", about="Which colour?"), "Third."])
     guest = visit(server)
     guest.say("Do one")
@@ -68,6 +69,9 @@ def test_questions_are_allowed_and_refused(serve, visit):
     assert server.effects() == ["danger one"]
     assert "started again" not in guest.page.inner_text(".log")
     guest.say("Do two")
+    card = guest.page.locator(".card")
+    expect(card.locator("pre").last).to_contain_text("ls·(3000 blanks)·; rm -rf x\\u{2800}\\u{202e}")
+    expect(card.locator("li")).to_have_text(["ls", "rm -rf x\\u{2800}\\u{202e}"])
     guest.page.get_by_label("Reason, if you deny").fill("Too risky")
     guest.page.get_by_role("button", name="Deny").click()
     guest.wait(".end", 2)

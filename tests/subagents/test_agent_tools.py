@@ -67,6 +67,9 @@ def test_names_descriptions_and_languages():
     mine = boss(made, script=[call("poet", input="x"), "ok"], language="zh")
     mine.run("go")
     assert mine.llm.requests[0].tools[0]["function"]["description"].startswith("询问代理 'poet'")
+    assert writer().as_tool("askPoet").name == "askPoet"
+    with pytest.raises(ConfigError, match="'a poet' cannot be used"):
+        writer().as_tool("a poet")
     with pytest.raises(ConfigError, match="needs a name"):
         boss(writer(name=""))
 

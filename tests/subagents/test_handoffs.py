@@ -128,6 +128,7 @@ def test_a_filter_gets_a_copy_and_its_failure_is_told(tmp_path):
     assert "ValueError" in next(each for each in result.events if each.type is EventType.ERROR).content
     assert result.messages[0]["content"] == "Hi."
     assert result.events[-1].type is EventType.LOOP_END
+    assert "Handoff.filter must return a list" in pair(reads=lambda messages: "junk").run("Hi.").error
 
 
 def test_streams_show_both():

@@ -154,6 +154,19 @@ PLACES = [
     ("pass = {}", KEY),
     ('Authorization: Digest username="me", response="{}"', made(32, HEX)),
     ("密钥：{}", KEY),
+    ('api_key <- "{}"', KEY),
+    ("const API_KEY: string = `{}`", KEY),
+    ("hmac_key = b'{}'", KEY),
+    ('setApiKey("{}")', KEY),
+    ("API_TOKEN=(\n  '{}'\n)", KEY),
+    ("api_keys = {{'prod': '{}'}}", KEY),
+    ('<string name="api_key">{}</string>', KEY),
+    ("**API key:** `{}`", KEY),
+    ("the secret key: {}", KEY),
+    ("ENV SECRET_KEY {}", KEY),
+    ("Token → {}", KEY),
+    ("password%3D{}", made(14)),
+    ("https://h/x?X-Goog-Signature={}", made(128, HEX)),
 ]
 PASSWORD_PLACES = [
     "DB_PASSWORD={}\nNEXT=1",
@@ -169,6 +182,9 @@ PASSWORD_PLACES = [
     "密码：{}",
     "host=h dbname=x password={} user=y",
     'wpa: psk="{}"',
+    'Password = @"{}"',
+    "PASSWORD=\\\n{}",
+    "password: >-\n  {}",
 ]
 PASSWORDS = ["Tr0ub4dor&3", "p@ss!W0rd", "x9!y", "a1b2c3d4"]
 OPTIONS = ["helm upgrade x --set auth.rootPassword={} y", "docker run -e DB_PASSWORD={} image"]
@@ -241,6 +257,9 @@ def test_a_mark_of_a_key_alone_is_no_key():
         "The password must have 8 characters, a sign (!) and a digit.",
         "primary_key = user_profile_cache_v2, sort_key: created_at_desc_1",
         "public_key: ssh-ed25519",
+        "private_key: x25519.X25519PrivateKey, MLKEM768X25519PrivateKey | None",
+        'public_key("PKIX_RSA_PKCS1V15_2048_SHA256")',
+        "if api_key == other_key_of_2024_and_2025: pass",
         "cat /etc/passwd | sha256sum; pwd | base64 -w0",
         "if password > 8 and token < 4: pass",
         "<password>${DB_PASSWORD}</password> <token>None</token>",

@@ -190,6 +190,8 @@ def test_a_result_that_nobody_awaits_is_refused():
     first = agent([CALLS]).run("go")
     with pytest.raises(ConfigError, match=r"for the call 'call_2'\. Waiting: call_1, call_3\."):
         first.state.give_result("call_2", "x")
+    with pytest.raises(ConfigError, match="is_error must be True or False"):
+        first.state.give_result("call_1", "x", is_error="yes")
     first.state.give_result("call_1", "x")
     with pytest.raises(ConfigError, match="Waiting: call_3"):
         first.state.give_result("call_1", "y")

@@ -14,6 +14,7 @@ from pure_agent_loop import (
     CancelToken,
     ConfigError,
     PermissionRules,
+    RunContext,
     SessionManager,
     Tool,
     ToolRegistry,
@@ -235,6 +236,30 @@ def test_a_function_stands_around_each_call():
     result, _ = run([wrapped([add], around)], [call("add", a=1, b="2"), "done"])
     assert tool_texts(result.messages) == ["<11>"]
     assert seen == [("add", {"a": 1, "b": 2})]
+
+
+def test_what_wraps_a_tool_leaves_it_the_run_it_is_called_in():
+    @tool
+    def greet(ctx: RunContext[str], name: str) -> str:
+        """Greet."""
+        return f"{ctx.deps} greets {name}"
+
+    llm = ScriptedLLM([call("greet", name="Ada"), "done"])
+    agent = Agent(llm=llm, tools=[wrapped([greet], lambda name, args, proceed: proceed(args))])
+    assert tool_texts(agent.run("go", deps="Bob").messages) == ["Bob greets Ada"]
+
+
+@pytest.mark.parametrize("make", [wrapped, filtered, prepared, approval_required])
+def test_what_is_no_function_is_refused_at_once(make):
+    with pytest.raises(ConfigError, match="takes a function"):
+        make([add], "no function")
+
+
+@pytest.mark.parametrize("given", [None, [1], "add"])
+def test_what_changes_tools_must_return_tools(given):
+    result, llm = run([prepared([add], lambda context, tools: given)], ["never asked"])
+    assert "must return a list of Tools" in result.error
+    assert llm.requests == []
 
 
 async def test_tools_change_from_step_to_step():

@@ -12,9 +12,9 @@
 docs/assistant.md and docs/skills.md describe it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 
 if TYPE_CHECKING:
     from pure_agent_loop.assistant.agent_loop import AgentLoop
@@ -56,5 +56,4 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, _LATER, name)
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)

@@ -324,7 +324,8 @@ def _waiting(state: QueryState, words: AssistantWords) -> str:
 
 
 def _default_builder(workspace: Workspace, language: str | None, trusted: bool | None) -> ContextBuilder:
-    may_guide = is_trusted(guidance_of(workspace.root)) if trusted is None else trusted
+    guidance = guidance_of(workspace.root)
+    may_guide = trusted if trusted is not None else is_trusted(guidance) and guidance.holds
     skills = SkillsLoader(workspace=workspace, trust_project=may_guide, language=language)
     memory = MemoryStore(workspace, language=language)
     return ContextBuilder(workspace, memory, skills, language=language, trust_folder=trusted)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
@@ -39,6 +39,7 @@ class Skill:
         always: Its body stands in the prompt from the start.
         license: Of its text; empty if it does not say.
         allowed_tools: Tools it says it needs. Shown to people; it allows nothing.
+        trusted: Whether its files may be used, or what says so of the bytes of each.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Skill:
     always: bool = False
     license: str = ""
     allowed_tools: tuple[str, ...] = ()
+    trusted: bool | Callable[[bytes], bool] = field(default=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class SkillsLoader:
         folders: Folders of skill folders that you trust.
         workspace: A project; its skills are in ``.agents/skills``.
         trust_project: Whether the project's skills may be used. They are texts that somebody put into a
-            folder, and a model follows them: read them first. False reports them in `problems`.
+            folder, and a model follows them: read them first. False reports them in `problems`; a function
+            says of the bytes of each file whether they are trusted, whenever it is read.
         user: Whether to look in ``~/.agents/skills`` too.
         language: Of the tool; ``en``, ``zh``, or None for that of the agent that has it.
         words: Words of your own instead.
@@ -89,7 +92,7 @@ class SkillsLoader:
         folders: Iterable[str | os.PathLike[str]] = (),
         *,
         workspace: Workspace | str | os.PathLike[str] | None = None,
-        trust_project: bool = False,
+        trust_project: bool | Callable[[bytes], bool] = False,
         user: bool = True,
         language: str | None = None,
         words: AssistantWords | None = None,
@@ -113,7 +116,7 @@ class SkillsLoader:
     @property
     def leaves_out_project(self) -> bool:
         """True if it knows a project whose skills it may not use."""
-        return self._project is not None and not self._trust_project
+        return self._project is not None and self._trust_project is False
 
     @property
     def skills(self) -> list[Skill]:
@@ -130,23 +133,23 @@ class SkillsLoader:
         for folder in self._given:
             if not folder.is_dir():
                 self.problems.append(SkillProblem(folder, "There is no such folder."))
-            self._look_in(folder, trusted=True)
+            self._look_in(folder, True)
         if self._project is not None:
-            self._look_in(self._project, trusted=self._trust_project)
+            self._look_in(self._project, self._trust_project)
         if self._user is not None:
-            self._look_in(self._user, trusted=True)
+            self._look_in(self._user, True)
 
-    def _look_in(self, folder: Path, *, trusted: bool) -> None:
+    def _look_in(self, folder: Path, trusted: bool | Callable[[bytes], bool]) -> None:
         for number, place in enumerate(skill_folders(folder)):
             if number >= MAX_SKILLS:
                 self.problems.append(SkillProblem(folder, f"Only the first {MAX_SKILLS} skills were read."))
                 return
             try:
-                skill = read_skill(place)
+                skill = _read(place, trusted)
             except (FrontMatterError, WorkspaceError, OSError, ConfigError) as error:
                 self.problems.append(SkillProblem(place, clean_text(str(error))))
                 continue
-            if not trusted:
+            if trusted is False:
                 reason = "It comes with the project and is not trusted. Read it, then use trust_project=True."
                 self.problems.append(SkillProblem(place, reason))
             elif skill.name in self._skills:
@@ -189,6 +192,8 @@ class SkillsLoader:
         with Workspace(skill.folder).open_for_reading(file) as source:
             data = source.read(MAX_FILE_BYTES + 1)
             size = os.fstat(source.fileno()).st_size
+            if callable(skill.trusted) and not skill.trusted(data + source.read()):
+                raise WorkspaceError(self._words.skill_changed.format(file=file))
         if b"\0" in data[:8_192]:
             return self._words.skill_binary.format(file=file, size=size)
         text = clean_text(data[:MAX_FILE_BYTES].decode("utf-8", "replace"))
@@ -222,9 +227,14 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
         WorkspaceError: There is no ``SKILL.md``, or it cannot be read.
         ConfigError: It is no folder.
     """
-    folder = Path(folder)
+    return _read(Path(folder), True)
+
+
+def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
     with Workspace(folder).open_for_reading(SKILL_FILE) as file:
         data = file.read(MAX_SKILL_BYTES + 1)
+    if callable(trusted) and not trusted(data):
+        raise FrontMatterError(f"{SKILL_FILE} has changed since it was trusted.")
     if len(data) > MAX_SKILL_BYTES:
         raise FrontMatterError(f"{SKILL_FILE} has more than {MAX_SKILL_BYTES:,} bytes. Put parts into files.")
     try:
@@ -250,6 +260,7 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
         always=always,
         license=_text(head, "license", needed=False),
         allowed_tools=_names(head.get("allowed-tools", "")),
+        trusted=trusted,
     )
 
 

@@ -11,6 +11,7 @@ from pure_agent_loop.assistant.notes import Note, project_notes
 from pure_agent_loop.assistant.skills import PROJECT_FOLDER, skill_folders
 from pure_agent_loop.support.paths import data_folder, private_folder
 
+SUBAGENTS_FOLDER = ".agents/agents"
 _MOST_NAMES = 8
 
 
@@ -22,11 +23,13 @@ class Guidance:
         names: Of its files.
         digest: Of the folder's place, the names and the contents: a change asks again.
         notes: The notes among them, as they were read.
+        others: The digests of the other files.
     """
 
     names: tuple[str, ...]
     digest: str
     notes: tuple[Note, ...] = ()
+    others: frozenset[bytes] = frozenset()
 
     @property
     def shown(self) -> str:
@@ -34,26 +37,39 @@ class Guidance:
         more = len(self.names) - _MOST_NAMES
         return ", ".join(self.names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
+    def holds(self, data: bytes) -> bool:
+        """Whether a file of a skill or a subagent says what one said when the folder was looked at.
+
+        Args:
+            data: What it says now.
+        """
+        return hashlib.sha256(data).digest() in self.others
+
 
 def guidance_of(workspace: Path) -> Guidance:
-    """Look at the notes and the skills of a folder."""
+    """Look at the notes, the skills and the subagents of a folder."""
     digest, names = hashlib.sha256(str(workspace.resolve()).encode("utf-8", "surrogateescape")), []
-    notes = tuple(project_notes(workspace))
-    for name, data in _files(workspace, notes):
+    notes, others = tuple(project_notes(workspace)), set[bytes]()
+    for name, data in _files(workspace, notes, others):
         names.append(name)
         for part in (name.encode("utf-8", "surrogateescape"), data):
             digest.update(f"|{len(part)}|".encode() + part)
-    return Guidance(tuple(names), digest.hexdigest(), notes)
+    return Guidance(tuple(names), digest.hexdigest(), notes, frozenset(others))
 
 
-def _files(workspace: Path, notes: tuple[Note, ...]) -> Iterator[tuple[str, bytes]]:
+def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iterator[tuple[str, bytes]]:
     for note in notes:
         yield note.name, note.text.encode()
+    for path in sorted((workspace / SUBAGENTS_FOLDER).glob("*.md")):
+        if path.is_file():
+            others.add(data := _digest(path))
+            yield f"{SUBAGENTS_FOLDER}/{path.name}", data
     for skill in skill_folders(workspace / PROJECT_FOLDER):
         place = skill.resolve()  # a skill may be a link, and what is behind it counts
         for path in sorted(place.rglob("*")):
             if path.is_file():
-                yield f"{PROJECT_FOLDER}/{skill.name}/{path.relative_to(place).as_posix()}", _digest(path)
+                others.add(data := _digest(path))
+                yield f"{PROJECT_FOLDER}/{skill.name}/{path.relative_to(place).as_posix()}", data
 
 
 def _digest(path: Path) -> bytes:

@@ -45,6 +45,7 @@ class AssistantWords:
     skill_files: str
     skill_cut: str
     skill_binary: str
+    skill_changed: str
 
 
 ENGLISH = AssistantWords(
@@ -91,6 +92,7 @@ ENGLISH = AssistantWords(
     skill_files="Files of this skill, for load_skill(name='{name}', file=...):",
     skill_cut="[The rest, {count} characters, is left out.]",
     skill_binary="'{file}' is not text ({size} bytes).",
+    skill_changed="'{file}' has changed since a person trusted this skill. A new start asks them again.",
 )
 
 CHINESE = AssistantWords(
@@ -130,6 +132,7 @@ CHINESE = AssistantWords(
     skill_files="该技能附带的文件，可用 load_skill(name='{name}', file=...) 阅读：",
     skill_cut="【其余 {count} 个字符已省略。】",
     skill_binary="'{file}' 不是文本（{size} 字节）。",
+    skill_changed="'{file}' 在用户信任该技能之后有改动。重新启动时会再次询问用户。",
 )
 
 _BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}

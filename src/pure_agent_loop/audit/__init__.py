@@ -13,13 +13,13 @@
 docs/audit.md describes the format, what it proves, and what it does not.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.audit.folder import default_folder
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.audit.redact import default_redaction
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 
 if TYPE_CHECKING:
     from pure_agent_loop.audit.entries import ToolCallEntry, find_call, history
@@ -49,5 +49,4 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, _LATER, name)
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)

@@ -8,7 +8,7 @@ import queue
 import re
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,8 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Permissio
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line
 
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
-QUESTION_CUT = "Allow? [s]how what was left out, [y]es, [n]o, [a]lways this tool: "
+SHOW = "[s]how what was left out, or: "
+QUESTION_CUT = f"{SHOW}{QUESTION}"
 TERMINAL = "/dev/tty"
 MOST_LINES, MOST_WIDTH = 60, 2_000  # of the arguments; what is left out is said
 MOST_RULE = 120  # characters of a rule that a person can still check
@@ -32,6 +33,12 @@ _WORDS = {**_ANSWERS, "yes": _ANSWERS["y"], "no": NO, "always": _ANSWERS["a"]}
 _SHOW = ("s", "show")
 MOST_BLANKS = 8  # of a run that are shown one by one; of a longer one the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
+_WIDE = re.compile(r"[^\S\n]{41,}")
+# What counts as printable and has no ink: the default ignorable characters of Unicode, and two blank signs.
+_NO_INK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001d159\U000e0000-\U000e0fff]"
+)
 
 
 class Questions:
@@ -81,10 +88,27 @@ class Questions:
         answered = interrupts.wait_for(answer)
         self._answer_of(event.data["call_id"]).put(found[0] if answered else NO)
 
-    def confirm(self, question: str) -> bool:
-        """Ask something before a run; only a yes is one."""
-        line = self.line(question)
-        return line is not None and line.strip().lower() in ("y", "yes")
+    def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
+        """Ask something before a run; only a yes is one.
+
+        Args:
+            question: With the answers it takes.
+            text: What it is about; of a long one the middle is shown if the person asks for it.
+            more: What is shown then instead.
+        """
+        is_cut = (self._show(text) if text else False) or more is not None
+        while True:
+            line = self.line(f"{SHOW}{question}" if is_cut else question)
+            word = "" if line is None else line.strip().lower()
+            if not is_cut or word not in _SHOW:
+                return word in ("y", "yes")
+            self._output.say(more() if more else text)
+
+    def _show(self, text: str) -> bool:
+        """Show a text; says whether something was left out."""
+        shown = excerpt(text, MOST_LINES, MOST_WIDTH)
+        self._output.say(shown)
+        return shown != text
 
     def line(self, question: str) -> str | None:
         """What a person types to a question before a run; None at the end of the input."""
@@ -100,9 +124,7 @@ class Questions:
 
     def _answer(self, data: Mapping[str, Any]) -> Permission:
         text = question_text(data)
-        shown = excerpt(text, MOST_LINES, MOST_WIDTH)
-        is_cut = shown != text
-        self._output.say(shown)
+        is_cut = self._show(text)
         _forget_typed(self._descriptor)
         while True:
             self._output.progress(QUESTION_CUT if is_cut else QUESTION)
@@ -137,27 +159,29 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
     lines = [say("asks", tool=one_line(data["tool"]), reason=reason)]
     # As JSON each argument is one line, so that no text can pass for another argument.
     lines += [
-        f"  {one_line(name)}: {_blanks_shown(_as_json(value))}"
+        f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
         for name, value in data["args"].items()
         if name not in hidden
     ]
-    commands = _commands(data["args"].get("command")) if data["tool"] == "shell" else []
-    lines += [f"    {number}. {_blanks_shown(each)}" for number, each in enumerate(commands, start=1)]
+    if data["tool"] == "shell":
+        from pure_agent_loop.toolbox.shell.syntax import simple_commands
+
+        for number, each in enumerate(simple_commands("shell", data["args"]), start=1):
+            lines.append(f"    {number}. {blanks_shown(_as_json(each)[1:-1])}")
     return "\n".join(lines).rstrip()
 
 
-def _commands(line: object) -> list[str]:
-    """The simple commands of a line, if there are several; each as JSON, and so on one line."""
-    from pure_agent_loop.toolbox.shell.syntax import read_line
+def blanks_shown(text: str, *, is_code: bool = False) -> str:
+    """Text in which no blanks can push anything out of sight or pass for others; no sign turns it round.
 
-    found = [each.text for each in read_line(line).commands] if isinstance(line, str) else []
-    return [_as_json(each)[1:-1] for each in found] if len(found) > 1 else []
-
-
-def _blanks_shown(text: str) -> str:
-    """Text in which no blanks can push anything out of sight or pass for others; no sign turns it round."""
-    shown = _BLANKS.sub(lambda found: _blanks(found[0]), text)
-    return "".join(each if each.isprintable() else _code(each) for each in shown)
+    Args:
+        text: What is asked about.
+        is_code: It is lines of a file, where some blanks and tabs are usual.
+    """
+    shown = (_WIDE if is_code else _BLANKS).sub(lambda found: _blanks(found[0]), text)
+    usual = "\n\t" if is_code else ""
+    shown = "".join(each if each.isprintable() or each in usual else _code(each) for each in shown)
+    return _NO_INK.sub(lambda found: _code(found[0]), shown)
 
 
 def _blanks(run: str) -> str:
@@ -167,7 +191,7 @@ def _blanks(run: str) -> str:
 
 
 def _code(sign: str) -> str:
-    return f"\\u{ord(sign):04x}"
+    return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"
 
 
 def _forget_typed(descriptor: int) -> None:

@@ -25,6 +25,8 @@ from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_
 from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 
 if TYPE_CHECKING:
+    from pure_agent_loop.assistant import SkillsLoader
+    from pure_agent_loop.assistant.trust import Guidance
     from pure_agent_loop.subagents import SubagentManager
 
 NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
@@ -64,13 +66,13 @@ class Toolset:
 
 
 def make_toolset(
-    options: argparse.Namespace, workspace: Path, output: Output, *, trusted: bool = False
+    options: argparse.Namespace, workspace: Path, output: Output, *, trusted: Guidance | None = None
 ) -> Toolset:
     """The tools that the options ask for.
 
     Args:
         output: Where to say what cannot be had.
-        trusted: Whether the folder's own skills may be used.
+        trusted: The folder's own texts, if they may be used.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
@@ -82,7 +84,7 @@ def make_toolset(
         return Toolset(own, audit=_audit(options, None, output) if own else None, own=own)
     if not options.any_folder:
         check_workspace(workspace)
-    subagents = _subagents(options, workspace)
+    subagents = _subagents(options, workspace, trusted)
     if options.tools == "read":
         read = [*starter_tools(workspace), *own]
         return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
@@ -91,7 +93,7 @@ def make_toolset(
     shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(workspace, shell=False), calculator, *commands, Fetch().tool()]
-    extras = [*TodoList().tools(), *_skills(workspace, output, trusted=trusted)]
+    extras = [*TodoList().tools(), *_skills(workspace, output, trusted)]
     tools += extras
     if names is not None:
         tools, extras = _chosen(names, tools), []
@@ -125,19 +127,27 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     return [known[name] for name in names]
 
 
-def _subagents(options: argparse.Namespace, workspace: Path) -> SubagentManager | None:
-    """Those of the user, and those of the folders that the user named: a project's own are not asked for."""
+def _subagents(
+    options: argparse.Namespace, workspace: Path, trusted: Guidance | None
+) -> SubagentManager | None:
+    """Those of the user, those of the folder as they were trusted, and those that the user named."""
     if not options.subagents and not options.subagents_from:
         return None
+    from pure_agent_loop.assistant.trust import SUBAGENTS_FOLDER
     from pure_agent_loop.subagents import EXPLORE, VERIFY, SubagentManager, load_definitions
 
-    folders = [data_folder() / "agents", *map(Path, options.subagents_from)]
-    for folder in folders[1:]:
+    named = [*map(Path, options.subagents_from)]
+    for folder in named:
         if not folder.expanduser().is_dir():
             raise ConfigError(f"--subagents-from={folder} is not a folder.")
     # A later one of the same name takes the place of an earlier one.
     found = {each.name: each for each in (EXPLORE, VERIFY)}
-    found |= {each.name: each for folder in folders for each in load_definitions(folder)}
+    read = load_definitions(data_folder() / "agents")
+    if trusted is not None:
+        read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds)
+    found |= {
+        each.name: each for each in (*read, *(each for folder in named for each in load_definitions(folder)))
+    }
     tools_for = partial(workspace_tools, **_shell_options(options))
     return SubagentManager(found.values(), workspace=workspace, tools_for=tools_for)
 
@@ -151,14 +161,21 @@ def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _skills(workspace: Path, output: Output, *, trusted: bool) -> list[Tool]:
+def _skills(workspace: Path, output: Output, trusted: Guidance | None) -> list[Tool]:
     """The skills of the user. Those of a project are strangers' words until somebody trusts them."""
-    from pure_agent_loop.assistant import SkillsLoader
-
-    loader = SkillsLoader(workspace=workspace if trusted else None, trust_project=trusted)
+    loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
         output.say(f"skill not used: {problem}")
     return loader.tools() if loader.skills else []
+
+
+def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
+    """The skills of the user, and those of the folder as they were trusted."""
+    from pure_agent_loop.assistant import SkillsLoader
+
+    if trusted is None:
+        return SkillsLoader()
+    return SkillsLoader(workspace=workspace, trust_project=trusted.holds)
 
 
 def _audit(options: argparse.Namespace, shell: Shell | None, output: Output) -> AuditLog | None:
@@ -182,20 +199,19 @@ def _snapshots(workspace: Path, output: Output) -> WorkspaceSnapshots | None:
         return None
 
 
-def system_prompt(given: str | None, trusted: Path | None, *, is_tiny: bool) -> str | None:
+def system_prompt(given: str | None, trusted: Guidance | None, *, is_tiny: bool) -> str | None:
     """The system prompt with what ``AGENTS.md`` says; None for the usual one.
 
     Args:
         given: The one of the command line; then it is all.
-        trusted: Where the work is done, if the notes there are trusted; else only the user's own are used.
+        trusted: The folder's own texts, as they were trusted; without them only the user's own are used.
         is_tiny: The model has no room for more.
     """
     if given is not None or is_tiny:
         return given
-    from pure_agent_loop.assistant.notes import project_notes, user_notes
+    from pure_agent_loop.assistant.notes import user_notes
 
-    own = data_folder() / "AGENTS.md"
-    notes = user_notes(own) if trusted is None else project_notes(trusted, user_file=own)
+    notes = [*user_notes(data_folder() / "AGENTS.md"), *(trusted.notes if trusted else ())]
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]

@@ -8,17 +8,19 @@ from pathlib import Path
 
 from pure_agent_loop.assistant.trust import Guidance, guidance_of, is_trusted, trust
 from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.questions import Questions, blanks_shown
 from pure_agent_loop.cli.settings.files import File
 from pure_agent_loop.support.terminal import one_line
 
 QUESTION = "Shall the model follow them? [y]es, [n]o: "
 SETTINGS_QUESTION = "Shall they hold here? [y]es, [n]o: "
-_MOST_WIDTH = 2_000  # of a setting
+_MOST_SHOWN = 200_000  # bytes of a file
 
 
-def may_guide(workspace: Path, questions: Questions | None, output: Output, *, given: bool) -> bool:
-    """Whether a folder's own texts may guide the model; a person is asked where one is there, and remembered.
+def may_guide(
+    workspace: Path, questions: Questions | None, output: Output, *, given: bool
+) -> Guidance | None:
+    """A folder's own texts if they may guide the model; a person is asked where one is there, and remembered.
 
     Args:
         output: Told what is left out.
@@ -26,14 +28,27 @@ def may_guide(workspace: Path, questions: Questions | None, output: Output, *, g
     """
     guidance = guidance_of(workspace)
     if not guidance.names or given:
-        return given
+        return guidance if given else None
 
-    def show() -> None:
-        output.say(
-            f"this folder brings texts for the model, which somebody else may have written: {guidance.shown}"
-        )
+    brings = "this folder brings texts for the model, which somebody else may have written"
 
-    return _is_agreed(guidance, questions, output, show, QUESTION)
+    def confirm(questions: Questions) -> bool:
+        return questions.confirm(QUESTION, f"{brings}: {guidance.shown}", lambda: _all(workspace, guidance))
+
+    return guidance if _is_agreed(guidance, questions, output, confirm) else None
+
+
+def _all(workspace: Path, guidance: Guidance) -> str:
+    """The texts themselves."""
+    texts = [f"{one_line(note.name)}:\n{note.text}" for note in guidance.notes]
+    for name in guidance.names[len(texts) :]:
+        try:
+            data = (workspace / name).read_bytes()
+        except OSError:
+            data = b""
+        is_text = guidance.holds(data) and b"\0" not in data and len(data) <= _MOST_SHOWN
+        texts.append(f"{one_line(name)}:\n{data.decode('utf-8', 'replace') if is_text else '(not shown)'}")
+    return blanks_shown("\n\n".join(texts), is_code=True)
 
 
 def settings_guidance(file: File) -> Guidance:
@@ -59,28 +74,26 @@ def may_set(
     """
     guidance = settings_guidance(file)
 
-    def show() -> None:
-        output.say(f"this folder brings settings, which somebody else may have written: {guidance.shown}")
-        for line in lines():
-            output.say(f"  it sets {one_line(line, _MOST_WIDTH)}")
+    def confirm(questions: Questions) -> bool:
+        brings = f"this folder brings settings, which somebody else may have written: {guidance.shown}"
+        return questions.confirm(
+            SETTINGS_QUESTION, "\n".join([brings, *(f"  it sets {blanks_shown(line)}" for line in lines())])
+        )
 
-    return given or _is_agreed(guidance, questions, output, show, SETTINGS_QUESTION)
+    return given or _is_agreed(guidance, questions, output, confirm)
 
 
 def _is_agreed(
     guidance: Guidance,
     questions: Questions | None,
     output: Output,
-    show: Callable[[], None],
-    question: str,
+    confirm: Callable[[Questions], bool],
 ) -> bool:
     if is_trusted(guidance):
         return True
-    if questions is not None:
-        show()
-        if questions.confirm(question):
-            _remember(guidance, output)
-            return True
+    if questions is not None and confirm(questions):
+        _remember(guidance, output)
+        return True
     output.say(f"left out, as nobody has trusted it: {guidance.shown} (--trust-folder uses it)")
     return False
 

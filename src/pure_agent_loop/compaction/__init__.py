@@ -1,9 +1,9 @@
 """Making a long history fit: the ladder, and the overflow into a file."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.compaction.ladder import Ladder
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 
 if TYPE_CHECKING:
     from pure_agent_loop.compaction.memory import Chain, MemoryOverflow
@@ -13,5 +13,4 @@ __all__ = ["Chain", "Ladder", "MemoryOverflow"]
 _LATER = {"Chain": "memory", "MemoryOverflow": "memory"}
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, _LATER, name)
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)

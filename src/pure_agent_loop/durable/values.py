@@ -93,6 +93,14 @@ class TaskInfo:
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def output(self) -> Any:
+        """The typed output of an agent that has one, in its plain JSON form; None before, and for others.
+
+        ``pydantic.TypeAdapter(T).validate_python(info.output)`` makes a value of the type again.
+        """
+        return self.details.get("output")
+
+    @property
     def has_ended(self) -> bool:
         """True if nothing more will happen."""
         return self.status in ENDED

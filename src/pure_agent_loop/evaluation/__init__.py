@@ -20,10 +20,10 @@ Importing this loads nothing but argparse; the names of datasets are loaded when
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.evaluation.command import add_arguments, run
+from pure_agent_loop.support.lazy import names_loaded_later
 
 if TYPE_CHECKING:
     from pure_agent_loop.evaluation.cases import Case, Trial
@@ -66,7 +66,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+__getattr__, __dir__ = names_loaded_later(__name__, _WHERE)

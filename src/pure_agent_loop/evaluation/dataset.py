@@ -50,6 +50,9 @@ class Dataset:
         self, cases: Iterable[Case | str], evaluators: Iterable[Evaluator] = (), *, name: str = "dataset"
     ) -> None:
         self.name = name
+        for what, value in (("cases", cases), ("evaluators", evaluators)):
+            if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+                raise ConfigError(f"{what} must be a list; it is {value!r:.80}.")
         given: list[Any] = [Case(each) if isinstance(each, str) else each for each in cases]
         self.evaluators = list(evaluators)
         for each in given:

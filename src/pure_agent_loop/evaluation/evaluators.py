@@ -15,16 +15,21 @@ from pure_agent_loop.budget import price_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
 from pure_agent_loop.evaluation.words import say
+from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
+from pure_agent_loop.output.reading import WRAPPER
 from pure_agent_loop.support.language import speaking
-from pure_agent_loop.support.text import as_text
+from pure_agent_loop.support.text import as_text, to_jsonable
 
 _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
 
 
 @dataclass(frozen=True)
 class Equals:
-    """The output is `value`, or what the case expects. Spaces around texts do not count."""
+    """The output is `value`, or what the case expects. Spaces around texts do not count.
+
+    A typed output is also what it is as JSON, so that files and sessions can say it.
+    """
 
     value: Any = None
 
@@ -34,7 +39,10 @@ class Equals:
 
     def __call__(self, trial: Trial) -> bool:
         """Compare."""
-        return bool(_stripped(trial.output) == _stripped(_expected(self.value, trial.case)))
+        output, expected = trial.output, _expected(self.value, trial.case)
+        if output == expected or (isinstance(output, str) and output.strip() == as_text(expected).strip()):
+            return True
+        return bool(to_jsonable(output) == _plain(expected))
 
 
 @dataclass(frozen=True)
@@ -250,8 +258,17 @@ def _expected(value: Any, case: Case) -> Any:
     return found
 
 
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value
+def _plain(expected: Any) -> Any:
+    if not isinstance(expected, str):
+        return to_jsonable(expected)
+    try:
+        found = loads_strictly(expected)
+    except (ValueError, RecursionError):
+        return expected.strip()
+    is_wrapped = isinstance(found, dict) and found.keys() == {
+        WRAPPER
+    }  # as a session keeps a list or a number
+    return found[WRAPPER] if is_wrapped else found
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -154,7 +154,12 @@ class Report:
 
         Args:
             former: The run before, such as ``Report.load("before.json")``.
+
+        Raises:
+            ConfigError: `former` is no report.
         """
+        if not isinstance(former, Report):
+            raise ConfigError(f"compare takes a Report; Report.load(path) reads one. It is {former!r:.80}.")
         now, before = self.by_case(), former.by_case()
         better, worse = list[str](), list[str]()
         for case in (name for name in now if name in before):

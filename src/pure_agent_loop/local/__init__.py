@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.local.engine.detect import Found, find_server
+from pure_agent_loop.support.lazy import names_loaded_later
 
 if TYPE_CHECKING:
     from pure_agent_loop.local.client import EmbeddedClient, open_local
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedClient", "Found", "find_server", "open_local"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ("EmbeddedClient", "open_local"):  # most runs look for a server and need no more of this
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.client"), name)
+# Most runs look for a server and need no more of this.
+_LATER = {"EmbeddedClient": "client", "open_local": "client"}
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)

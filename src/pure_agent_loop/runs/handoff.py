@@ -92,7 +92,10 @@ class Handoff:
     def read(self, messages: list[Message]) -> list[Message]:
         """What the other agent reads of a history."""
         if callable(self.filter):
-            return self.filter(deepcopy(messages))
+            found: Any = self.filter(deepcopy(messages))
+            if not isinstance(found, (list, tuple)) or not all(isinstance(each, dict) for each in found):
+                raise ConfigError(f"Handoff.filter must return a list of messages; it gave {found!r:.80}.")
+            return list(found)
         if self.filter == "task":
             users = [each for each in messages if each["role"] == "user"]
             return [each for each in users if not each.get(META, {}).get("synthetic")][-1:] or users[-1:]

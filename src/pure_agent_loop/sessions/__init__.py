@@ -12,7 +12,7 @@
 docs/sessions.md describes the format and what happens after damage.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import (
     SessionError,
@@ -32,7 +32,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
 from pure_agent_loop.sessions.stores.parse import Transcript, parse
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 from pure_agent_loop.support.paths import data_folder
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ __all__ = [
 _LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite"}
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, _LATER, name)
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
 
 
 def default_store() -> JsonlStore:

@@ -22,7 +22,7 @@ def text_of(data: bytes | None) -> str | None:
         return None
 
 
-def unified(path: str, before: str, after: str) -> tuple[str, int, int]:
+def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHARS) -> tuple[str, int, int]:
     """A unified diff, cut if it is long, and how many lines were added and removed.
 
     The lines that are the same at both ends are not compared. If what is left is very long, it counts as
@@ -30,6 +30,7 @@ def unified(path: str, before: str, after: str) -> tuple[str, int, int]:
 
     Args:
         path: For the head of the diff.
+        most: Greatest length in characters; None for all of it.
     """
     old, new = _lines(before), _lines(after)
     head = _same(old, new)
@@ -43,7 +44,7 @@ def unified(path: str, before: str, after: str) -> tuple[str, int, int]:
     if not hunks:
         return "", 0, 0
     lines = [f"--- a/{path}\n", f"+++ b/{path}\n", *hunks]
-    return _cut("".join(_ended(line) for line in lines)), added, removed
+    return _cut("".join(_ended(line) for line in lines), most), added, removed
 
 
 def _lines(text: str) -> list[str]:
@@ -90,9 +91,9 @@ def _same(a: list[str], b: list[str]) -> int:
     return count
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MAX_DIFF_CHARS:
+def _cut(text: str, most: int | None) -> str:
+    if most is None or len(text) <= most:
         return text
-    head = text[:MAX_DIFF_CHARS].rpartition("\n")[0]
+    head = text[:most].rpartition("\n")[0]
     missing = text.count("\n") - head.count("\n") - 1
     return f"{head}\n[... {missing} lines of the diff left out ...]\n"

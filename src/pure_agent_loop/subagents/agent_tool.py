@@ -37,19 +37,20 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
     """An agent as a tool; see `Agent.as_tool`.
 
     Args:
-        name: What it is called.
+        name: What it is called; empty for the name of the agent, as a tool may have it.
 
     Raises:
         ConfigError: There is no name, or the type has no JSON form.
     """
-    if not name:
+    called = name or agent._kit.name
+    if not called:
         raise ConfigError("An agent as a tool needs a name: Agent(name='...') or agent.as_tool(name='...').")
     texts = {
         language: f"{text} {description}".strip()
-        for language, text in in_both("ask_agent", agent=name).items()
+        for language, text in in_both("ask_agent", agent=called).items()
     }
     definition = AgentDefinition(
-        name=tool_name(name)[:32],
+        name=tool_name(called)[:32],
         description=texts,
         prompt=agent.system_prompt,
         limits=agent._kit.limits,
@@ -81,7 +82,7 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
     ask.__doc__ = texts["en"]
     tool = AgentTool(
         ask,
-        name=tool_name(name),
+        name=name or tool_name(called),
         description=texts[default_language()],
         timeout=float("inf"),  # its own limits hold, and those of the run above
         read_only=True,  # each of its calls is judged by the rules and the mode above it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -154,7 +154,9 @@ VERIFY = AgentDefinition(
 )
 
 
-def load_definitions(folder: str | os.PathLike[str] = DEFINITIONS_FOLDER) -> list[AgentDefinition]:
+def load_definitions(
+    folder: str | os.PathLike[str] = DEFINITIONS_FOLDER, *, trusted: Callable[[bytes], bool] | None = None
+) -> list[AgentDefinition]:
     """Read definitions from the Markdown files of a folder, in the order of their names.
 
     The head of a file has ``name`` and ``description``, and may have ``tools`` (names), ``model``,
@@ -163,11 +165,12 @@ def load_definitions(folder: str | os.PathLike[str] = DEFINITIONS_FOLDER) -> lis
 
     Args:
         folder: Where they are; one that does not exist holds none.
+        trusted: Says of the bytes of each file whether it may be used; None for all.
 
     Raises:
         ConfigError: A file cannot be read; the message names it.
     """
-    found = [read_definition(path) for path in sorted(Path(folder).expanduser().glob("*.md"))]
+    found = [_read(path, trusted) for path in sorted(Path(folder).expanduser().glob("*.md"))]
     names = [each.name for each in found]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
@@ -181,19 +184,27 @@ def read_definition(path: str | os.PathLike[str]) -> AgentDefinition:
     Raises:
         ConfigError: The file cannot be read, or says something that cannot be used.
     """
+    return _read(Path(path), None)
+
+
+def _read(path: Path, trusted: Callable[[bytes], bool] | None) -> AgentDefinition:
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_FILE_BYTES + 1)
-        head, prompt = split_front_matter(data.decode("utf-8"))
-        return _from_head(dict(head), _checked_length(prompt, len(data)))
+        head, prompt = split_front_matter(_text(path, trusted))
+        return _from_head(dict(head), prompt)
     except (OSError, UnicodeDecodeError, FrontMatterError, ConfigError) as error:
         raise ConfigError(f"The agent in {path} cannot be used: {error}") from error
 
 
-def _checked_length(prompt: str, size: int) -> str:
-    if size > MOST_FILE_BYTES:
+def _text(path: Path, trusted: Callable[[bytes], bool] | None) -> str:
+    if path.exists() and not path.is_file():
+        raise ConfigError("it is no file.")
+    with path.open("rb") as file:
+        data = file.read(MOST_FILE_BYTES + 1)
+    if len(data) > MOST_FILE_BYTES:
         raise ConfigError(f"it is longer than {MOST_FILE_BYTES} bytes.")
-    return prompt
+    if trusted is not None and not trusted(data):
+        raise ConfigError("it has changed since it was trusted.")
+    return data.decode("utf-8")
 
 
 def _from_head(head: dict[str, Any], prompt: str) -> AgentDefinition:

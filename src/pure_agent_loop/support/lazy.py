@@ -5,24 +5,27 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 
-def load_name(package: str, places: Mapping[str, str], name: str) -> Any:
-    """A name of a package, for its ``__getattr__``; the package keeps it.
+def names_loaded_later(
+    package: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package. It keeps what was loaded, and completion shows all of it.
 
     Args:
         places: The modules of the package, by the names that stand in them.
-
-    Raises:
-        AttributeError: There is no such name.
     """
-    if name not in places:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)
-    setattr(sys.modules[package], name, value)
-    return value
+
+    def load(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *places})
 
 
 class _Lazy:

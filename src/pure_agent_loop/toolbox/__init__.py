@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
@@ -62,8 +62,7 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, _LATER, name)
+__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
 
 
 def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:

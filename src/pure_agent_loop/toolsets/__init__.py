@@ -3,9 +3,9 @@
 `sets` has what makes one set out of another, `search` lets a model look for tools among many by a `ranking`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.support.lazy import load_name
+from pure_agent_loop.support.lazy import names_loaded_later
 from pure_agent_loop.tool import StepContext, Toolset
 from pure_agent_loop.toolsets.sets import (
     approval_required,
@@ -34,5 +34,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return load_name(__name__, {"searchable": "search"}, name)
+__getattr__, __dir__ = names_loaded_later(__name__, {"searchable": "search"})

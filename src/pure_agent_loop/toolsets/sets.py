@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import current_prompts
 from pure_agent_loop.schema.calling import call_function
+from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset, as_tool, as_toolset
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Tools = Toolset | Iterable[ToolLike | Toolset]
 Change = Callable[[StepContext, Sequence[Tool]], "Sequence[Tool] | Awaitable[Sequence[Tool]]"]
-Around = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Awaitable[Any]]], Awaitable[Any]]
+Around = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Awaitable[Any]]], Any]
 
 
 async def tools_of(toolset: Toolset, context: StepContext) -> list[Tool]:
@@ -66,7 +67,12 @@ class Derived:
         if self._change is None:
             return tools
         changed = self._change(context, tools)
-        return await changed if inspect.isawaitable(changed) else changed
+        found: Any = await changed if inspect.isawaitable(changed) else changed
+        if not isinstance(found, (list, tuple)) or not all(isinstance(each, Tool) for each in found):
+            raise ConfigError(
+                f"The function of a toolset must return a list of Tools; it gave {found!r:.80}."
+            )
+        return found
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
         """Call one of its tools. A run does not need it: what `list` gives has a function."""
@@ -74,6 +80,11 @@ class Derived:
             if tool.name == name:
                 return await tool.invoke(args, current_prompts())
         raise LookupError(name)
+
+
+def _check_function(owner: str, value: object) -> None:
+    if not callable(value):
+        raise ConfigError(f"{owner} takes a function after the tools; it is {value!r:.80}.")
 
 
 def _each(change: Callable[[Tool], Tool]) -> Change:
@@ -101,6 +112,7 @@ def combined(*toolsets: ToolLike | Toolset) -> Toolset:
 
 def filtered(tools: Tools, keep: Callable[[StepContext, Tool], bool]) -> Toolset:
     """The tools that a function wants, asked anew in each step."""
+    _check_function("filtered", keep)
     return Derived(lambda context, found: [each for each in found if keep(context, each)], sources_of(tools))
 
 
@@ -133,6 +145,9 @@ def approval_required(tools: Tools, when: Callable[[str, dict[str, Any]], bool] 
         when: Which calls, by name and arguments; None for all. A rule that allows a call stands above it.
     """
 
+    if when is not None:
+        _check_function("approval_required", when)
+
     def guard(tool: Tool) -> Tool:
         return tool.changed(destructive=True if when is None else partial(when, tool.name))
 
@@ -144,18 +159,23 @@ def wrapped(tools: Tools, around: Around) -> Toolset:
 
     Args:
         tools: The tools. Those whose results are made elsewhere stay as they are.
-        around: Async: ``(name, args, call)`` to the result; ``await call(args)`` makes the call.
+        around: ``(name, args, call)`` to the result, async or not; ``await call(args)`` makes the call.
     """
+
+    _check_function("wrapped", around)
 
     def wrap(tool: Tool) -> Tool:
         if tool.external:
             return tool
 
+        function = contextual(tool.function)
+
         async def inside(args: dict[str, Any]) -> Any:
-            return await call_function(tool.function, args, is_async=tool.is_async)
+            return await call_function(function, args, is_async=tool.is_async)
 
         async def call(**args: Any) -> Any:
-            return await around(tool.name, args, inside)
+            found = around(tool.name, args, inside)
+            return await found if inspect.isawaitable(found) else found
 
         return tool.changed(function=call)
 
@@ -169,4 +189,5 @@ def prepared(tools: Tools, prepare: Change) -> Toolset:
         tools: The tools.
         prepare: ``(context, tools)`` to the tools of the step; may be async. `Tool.changed` makes copies.
     """
+    _check_function("prepared", prepare)
     return Derived(prepare, sources_of(tools))

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.questions import Questions, blanks_shown
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.paths import data_folder, private_folder
-from pure_agent_loop.support.terminal import excerpt, safe_text
+from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
@@ -93,7 +93,8 @@ class CustomCommands:
         place = data_folder() / "trusted" / f"command-{digest.hexdigest()}"
         if place.exists():
             return True
-        question = chat_word("trust_command", name=command.name, text=excerpt(command.text, 40))
+        text = blanks_shown(command.text, is_code=True)
+        question = chat_word("trust_command", name=command.name, text=text)
         if not await self._confirm(question):
             return False
         private_folder(place.parent)
@@ -134,7 +135,7 @@ def own_task(task: str, workspace: Path, questions: Questions | None) -> str:
         return task
 
     async def confirm(question: str) -> bool:
-        return questions is not None and questions.confirm(f"{safe_text(question)} [y]es, [n]o: ")
+        return questions is not None and questions.confirm("[y]es, [n]o: ", safe_text(question))
 
     name, _, words = task[1:].partition(" ")
     commands = CustomCommands(workspace, confirm)

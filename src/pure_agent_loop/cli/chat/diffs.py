@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.chat.calls import Folded, number
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line
 from pure_agent_loop.cli.chat.words import Words
+from pure_agent_loop.support.terminal import excerpt
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -51,8 +52,7 @@ def body(diff: str, ink: Ink, words: Words, most: int | None = MOST_LINES) -> tu
     for name in ("--- ", "+++ "):
         lines = lines[1:] if lines and lines[0].startswith(name) else lines
     shown = lines if most is None else lines[:most]
-    cut = None if most is None else MOST_WIDTH
-    made = [ink.text((_ROLES.get(line[:1], ""), _spoken(line, ink, words)[:cut])) for line in shown]
+    made = [ink.text((_ROLES.get(line[:1], ""), _cut(_spoken(line, ink, words), most))) for line in shown]
     left = len(lines) - len(shown)
     if left:
         made.append(ink.text(("dim", words("more_diff", count=left))))
@@ -70,6 +70,10 @@ def unfolded(folded: Folded, ink: Ink, words: Words) -> list[Text]:
         lines += [ink.text(("label", f"{title}:"))] if title else []
         lines += [ink.text(("", f"  {line}")) for line in clean(text).rstrip().split("\n")]
     return lines
+
+
+def _cut(line: str, most: int | None) -> str:
+    return line if most is None else excerpt(line, 1, MOST_WIDTH)
 
 
 def _spoken(line: str, ink: Ink, words: Words) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pure_agent_loop.assistant.trust import is_trusted, trust
+from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.talk import Shared
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.cli.questions import question_text, rule_for
+from pure_agent_loop.cli.questions import blanks_shown, question_text, rule_for
 from pure_agent_loop.cli.settings.files import NAME, File, project_file, read
 from pure_agent_loop.cli.settings.keys import all_keys
 from pure_agent_loop.cli.toolset import suggest
@@ -112,7 +113,8 @@ class Desk:
         self._say(text, "warning")
         if pending.diff and pending.question is not None:
             name = str(pending.question.args.get("path", ""))
-            self._show_diff(name, pending.diff, None if in_full else MOST_DIFF)
+            diff = blanks_shown(pending.diff, is_code=True)
+            self._show_diff(name, diff, None if in_full else MOST_DIFF)
 
     def has_shown(self, diff: str) -> bool:
         """Whether this change was shown, all of it, with a question that was answered with yes."""
@@ -152,6 +154,8 @@ class Desk:
             self._say(chat_word("no_answer"), "dim")
         elif letter == "y":
             self._end(pending, _YES)
+        elif letter == "d":
+            self._show(pending, in_full=True)
         elif pending.question is not None:
             return self._more(pending, pending.question, letter)
         return None
@@ -164,8 +168,6 @@ class Desk:
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
             self._say(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
             self._end(pending, _YES)
-        elif letter == "d":
-            self._show(pending, in_full=True)
         elif letter == "e":
             pending.is_edited = True
             self._changed()
@@ -200,14 +202,19 @@ class Desk:
         return None
 
     def _end(self, pending: Pending, permission: Permission) -> None:
-        if pending.diff and pending.diff.count("\n") < MOST_DIFF and permission is _YES:
+        if pending.diff and permission is _YES and _fits(pending.diff):
             self._seen.add(_changes(pending.diff))
         if not pending.answered.done():
             pending.answered.set_result(permission)
 
 
+def _fits(diff: str) -> bool:
+    lines = diff.split("\n")
+    return len(lines) <= MOST_DIFF and max(map(len, lines)) <= diffs.MOST_WIDTH
+
+
 def _changes(diff: str) -> tuple[str, ...]:
-    return tuple(line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return tuple(line for line in diff.split("\n") if line[:1] in "+-" and line[:3] not in ("+++", "---"))
 
 
 def _future() -> asyncio.Future[Permission]:
@@ -237,10 +244,9 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
         after = before.replace(old, new) if is_sure else None
     if not isinstance(after, str):
         return ""
-    import difflib
+    from pure_agent_loop.snapshots.differ import unified
 
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
-    return "\n".join(lines)
+    return unified(path, before, after, None)[0]
 
 
 def _text_of(workspace: Path, path: str) -> str | None:

@@ -18,7 +18,7 @@ from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parse, run_command
-from pure_agent_loop.cli.toolset import rules_of
+from pure_agent_loop.cli.toolset import rules_of, skills_loader
 from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, numbered, preview, title_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
@@ -182,12 +182,7 @@ class Slash:
         self._list(map(str, memory.search(words) if words else memory.read()))
 
     def _skills(self, _: str) -> None:
-        from pure_agent_loop.assistant import SkillsLoader
-
-        shared = self._host.shared
-        loader = SkillsLoader(
-            workspace=shared.workspace if shared.trusted else None, trust_project=shared.trusted
-        )
+        loader = skills_loader(self._host.shared.workspace, self._host.shared.trusted)
         self._list(f"`{skill.name}` {one_line(skill.description)}" for skill in loader.skills)
 
     def _agents(self, _: str) -> None:

@@ -31,6 +31,7 @@ from pure_agent_loop.support.threads import Raised, run_in_thread
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant.memory import MemoryStore
+    from pure_agent_loop.assistant.trust import Guidance
     from pure_agent_loop.kernel.kit import Compactor, Kit
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.sessions.story import Story
@@ -50,13 +51,13 @@ class Shared:
         options: The parsed command line with the settings; `/mode` and answers change it.
         workspace: The folder it works in.
         toolset: What the model works with.
-        trusted: Whether the folder's own texts may guide the model.
+        trusted: The folder's own texts, as they were at the beginning, if they may guide the model.
     """
 
     options: argparse.Namespace
     workspace: Path
     toolset: Toolset
-    trusted: bool
+    trusted: Guidance | None
 
 
 @dataclass(slots=True)

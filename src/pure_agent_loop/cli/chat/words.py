@@ -212,7 +212,7 @@ CHAT: Pairs = {
         "\ns this session, a always: {kind}",
         "\ns 本次会话，a 始终：{kind}",
     ),
-    "choose_yes_no": ("y yes · n no", "y 是 · n 否"),
+    "choose_yes_no": ("y yes · n no · d show all", "y 是 · n 否 · d 全部显示"),
     "edit_call": ("Change the call, then Enter.", "修改调用，然后按 Enter。"),
     "no_call": ("That is no call: {why}", "这不是有效的调用：{why}"),
     "no_answer": ("That is no answer; the call still waits.", "这不是回答；调用仍在等待。"),

@@ -52,6 +52,7 @@ from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
+    from pure_agent_loop.assistant.trust import Guidance
     from pure_agent_loop.kernel.kit import Compactor
 
 INPUT_FORMATS = ("text", "stream-json")
@@ -338,7 +339,7 @@ def make_agent(
     toolset: Toolset,
     workspace: Path,
     *,
-    trusted: bool,
+    trusted: Guidance | None,
     more: str = "",
     compaction: Compactor | bool = True,
 ) -> Agent:
@@ -350,7 +351,7 @@ def make_agent(
         on_ask: Asks the person; None if nobody is there.
         toolset: What it works with.
         workspace: The folder it works in.
-        trusted: Whether the folder's own texts may guide the model.
+        trusted: The folder's own texts, if they may guide the model.
         more: What the system prompt says besides.
         compaction: How a long history is shortened.
     """
@@ -358,7 +359,7 @@ def make_agent(
 
     settings: dict[str, Any] = {}
     more = "\n\n".join(each for each in (more, options.append_system) if each)
-    prompt = system_prompt(options.system, workspace if trusted else None, is_tiny=choice.is_tiny)
+    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
     if more:
         prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
     if prompt is not None:

@@ -146,7 +146,7 @@ def _default_agent(output: Output, any_folder: bool) -> Agent:
     configure(options, output, Path.cwd(), None)
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     toolset = Toolset(starter_tools(Path.cwd()), audit=AuditLog())
-    return make_agent(options, choice, None, toolset, Path.cwd(), trusted=False)
+    return make_agent(options, choice, None, toolset, Path.cwd(), trusted=None)
 
 
 class _Stopping:

@@ -68,6 +68,8 @@ class ToolLedger:
     def give(self, call_id: str, result: Any, *, is_error: bool) -> None:
         """Take in a result; see `QueryState.give_result`."""
         check_waits("result", call_id, [each for each in self.outside if self.awaits(each)])
+        if not isinstance(is_error, bool):
+            raise ConfigError(f"is_error must be True or False; it is {is_error!r:.80}.")
         self.outside[call_id] = Outside(as_text(result), is_error, came=True)
 
     def take(self, tool: str, outcome: ToolOutcome) -> None:

@@ -17,6 +17,7 @@ from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
 
 def run_about(info: RunInfo, person: Person) -> models.Run:
@@ -158,6 +159,7 @@ async def questions_of(service: Service, session: str) -> list[models.Question]:
             call_id=each.call_id,
             tool=each.tool,
             args=each.args,
+            commands=simple_commands(each.tool, each.args),
             reason=each.reason,
             step=each.step,
             live=live is not None and each.call_id in live.asked,

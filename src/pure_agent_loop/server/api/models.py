@@ -247,6 +247,7 @@ class Question(Answer):
     call_id: str
     tool: str
     args: dict[str, Any]
+    commands: list[str] = []  # of a line for the shell, if there are several
     reason: str
     step: Count
     live: bool

@@ -17,6 +17,7 @@ _ENTROPY_BITS = 3.0
 _MIN_DISTINCT = 8
 _SEEN = 600  # of a run: no key begins later in one
 _NEAR = 100  # how far before a value its name stands
+_LONGEST = 30  # of a name
 _Spans = Iterator[tuple[int, int]]
 
 _RUN = bytes(
@@ -29,10 +30,12 @@ _DIGIT, _LETTER, _SIGN = re.compile("[0-9]"), re.compile("[A-Za-z]"), re.compile
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
 _OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
 # An element of XML, a name and a value as two fields, a column; a sentence or `ENV NAME value`.
-_FIELDS = rf"{_OPERATOR}|>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
+_FIELDS = (
+    rf"{_OPERATOR}|{_QUOTE}>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
+)
 _WIDE = rf"(?:{_FIELDS}|\s{{0,5}}(?:\||\t)\s{{0,5}})"
 _NAMES = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|amz-signature|cookie|bearer"
+    r"password|passwd|passphrase|secret|token|credential|(?<=-)signature|cookie|bearer"
     r"|(?:\b|_)(?:sig|dsn|auth|pass|pw|pat|psk)\b|[a-z]{2,20}[_. -]key|(?-i:[a-z]Key)"
     r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
     re.I,
@@ -41,6 +44,15 @@ _STEM = re.compile(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|aut
 _ASSIGNED = re.compile(rf"[\w-]{{0,30}}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
 _GIVEN = re.compile(rf"[\w-]{{0,30}}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
 _SAID = re.compile(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
+# Or letters and digits behind further words of its name, and then nothing but signs, `: Type =`, elements of
+# XML or a key. Within quotes these may be brackets and the end of a line too.
+_LETTERS = re.compile(r"([A-Za-z0-9+/=]{20,400})")
+_GLUE = r"[\w-]{0,30}(?:[ -](?:key|token|id|value))?(?:\s?:\s?\w{1,20}(?=\s?=)|(?:</?\w{1,20}>){1,3})?"
+_TO_QUOTED = re.compile(
+    rf"{_GLUE}(?:(?!==|!=)[^\w\"'`]){{1,20}}(?:[\"']\w{{1,20}}[\"'][\s:=>]{{1,5}})?(?:[bru]{{1,2}}|@)?[\"'`]"
+)
+_TO_BARE = re.compile(rf"{_GLUE}(?: is| was)?(?:(?!==|!=)[^\w\"'`\n(\[{{<.]){{1,6}}")
+_GOES_ON = re.compile(r"[\w/.(\[-]")
 _OPTION = re.compile(r"(?<![\w-])--?[\w-]{0,30}\Z")
 _BEARER = re.compile(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
 _AUTHORISED = re.compile(
@@ -64,6 +76,7 @@ _CURL = re.compile(
 )
 
 _CALLED, _DOTTED = re.compile(r"[A-Za-z_][\w.:]*"), re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+_TYPE = re.compile(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
 _PLAIN = re.compile(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
 _PARTS = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
 _VOWEL, _NO_WORD = re.compile("[aeiouy]", re.I), re.compile("[^aeiouy]{5}", re.I)
@@ -97,7 +110,7 @@ def _found(data: Any, word: Any) -> Iterator[int]:
 
 def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
     runs = data.translate(_RUN)
-    at, searched = runs.find(_SHORTEST), 0
+    at, searched, names = runs.find(_SHORTEST), 0, _Names(text)
     while at >= 0:
         end = runs.find(b" ", at)
         end = len(text) if end < 0 else end
@@ -106,7 +119,7 @@ def _keys(text: str, data: bytes, lowered: bytes) -> _Spans:
             span = None
             if end + _SEEN > searched:  # else it was searched along with a run before it
                 span, searched = _key(text, at, end)
-            span = span or (_value(text, at, end) if _STEM.search(near) else None)
+            span = span or (_value(text, names.near(at, end), at, end) if _STEM.search(near) else None)
             if span:
                 yield span
                 end = max(end, span[1])
@@ -124,8 +137,24 @@ def _key(text: str, at: int, end: int) -> tuple[tuple[int, int] | None, int]:
     return None, 0 if key else stop
 
 
-def _value(text: str, at: int, end: int) -> tuple[int, int] | None:
-    for name in _NAMES.finditer(text, max(0, at - _NEAR), end):
+class _Names:
+    """Telling names near a place; the places come in order, and no part of the text is looked at for each."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._end = text, 0
+        self._found: list[re.Match[str]] = []
+
+    def near(self, at: int, end: int) -> list[re.Match[str]]:
+        """Those within a hundred characters before `at`, or up to `end`."""
+        start = max(at - _NEAR, self._end - _LONGEST, 0)
+        kept = [each for each in self._found if at - _NEAR <= each.start() < start]
+        self._found = [*kept, *_NAMES.finditer(self._text, start, end)]
+        self._end = max(self._end, end)
+        return self._found
+
+
+def _value(text: str, names: list[re.Match[str]], at: int, end: int) -> tuple[int, int] | None:
+    for name in names:
         span = _named(text, name, at)
         if span is not None:
             return span[0], max(span[1], end)
@@ -140,7 +169,7 @@ def _named(text: str, name: re.Match[str], at: int) -> tuple[int, int] | None:
     elif not _ASSIGNED.match(text, name.end()):
         is_option = _OPTION.search(text, max(0, name.start() - 40), name.start())
         pattern = _GIVEN if is_option else _SAID
-    value = pattern.match(text, name.end())
+    value = pattern.match(text, name.end()) or _behind(text, name.end(), at)
     if value is None or value.end(1) <= at:
         return None
     if word == "token" and _TOKENIZER.match(text, name.end()):
@@ -151,6 +180,17 @@ def _named(text: str, name: re.Match[str], at: int) -> tuple[int, int] | None:
         return None
     is_secret = looks_random(value[1]) and ("passw" in word or not _is_name(value[1])) and not _is_code(value)
     return value.span(1) if is_secret else None
+
+
+def _behind(text: str, end: int, at: int) -> re.Match[str] | None:
+    """Letters and digits that stand behind a name with nothing but signs between them."""
+    is_quoted = text[at - 1] in "\"'`"
+    if not (_TO_QUOTED if is_quoted else _TO_BARE).fullmatch(text, end, at):
+        return None
+    value = _LETTERS.match(text, at)
+    after = text[value.end() : value.end() + 1] if value else ""
+    ends_well = after in ('"', "'", "`") if is_quoted else not _GOES_ON.match(after)
+    return value if value and ends_well and not _has_words(value[1]) else None
 
 
 def _addresses(text: str, data: bytes) -> _Spans:
@@ -185,7 +225,8 @@ def _headers(text: str, lowered: bytes) -> _Spans:
 # A password may be short and have any sign in it, so that what stands around it must tell more.
 _PASSWORD = re.compile(
     rf"(?:(?:word|wd|phrase|code)[\w-]{{0,30}}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd)[\w-]{{0,30}}|(?<=密码|口令))"
-    rf"(?:({_FIELDS})(?:[bru]{{1,2}}(?=[\"']))?|({_QUOTE}[ ]{{1,3}}))"
+    rf"(?:({_FIELDS}|(?: is| was):?[ ])(?:[bru@]{{1,2}}(?=[\"'])|(?:\\|[>|]-?)?\n[ \t]{{0,20}})?"
+    rf"|({_QUOTE}[ ]{{1,3}}))"
     r"(?:(?P<quote>\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);)(?P<inside>[^\s\"'`]{4,200}?)(?P=quote)"
     r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
     re.I,
@@ -256,7 +297,7 @@ def _is_password(text: str, value: str, end: int, operator: str | None, is_optio
     if "." in value or "pass" in value.lower():
         return False
     is_last = after in ("", "\n", "\r", ";", "&", '"', "'", "\\", "<") or is_option or _PAIR.match(text, end)
-    is_tight = operator in ("=", ":", ">", None) or (operator or "").strip() in (":", "：")
+    is_tight = operator in ("=", ":", ">", None) or (operator or "").strip() in (":", "：", "%3D", "%3d")
     return bool(is_last and is_tight and (_DIGIT.search(value) or _is_camel(value))) or (
         len(value) >= 16 and looks_random(value) and not _has_words(value)
     )
@@ -331,7 +372,8 @@ def _is_code(match: re.Match[str]) -> bool:
         return False
     if text[match.end(1) : match.end(1) + 1] in ("(", "["):
         return _CALLED.fullmatch(value) is not None
-    return re.fullmatch(r"[a-z_]\w*(?:\.\w+)+", value) is not None and _has_words(value)
+    is_lookup = re.fullmatch(r"[a-z_]\w*(?:\.\w+)+", value) is not None and _has_words(value)
+    return is_lookup or _TYPE.fullmatch(value) is not None
 
 
 def _is_name(value: str) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
 from pure_agent_loop.toolbox.shell.reasons import say
@@ -72,6 +72,18 @@ def read_line(text: str) -> Line:
         line.trouble.append(say("shell_syntax_error"))
     _Reader(source.decode("latin-1"), line).read(tree.root_node)
     return line
+
+
+def simple_commands(tool: str, args: Mapping[str, Any]) -> list[str]:
+    """The simple commands of a line that a call gives to the shell, if there are several.
+
+    Args:
+        tool: What is called.
+        args: With what.
+    """
+    line = args.get("command") if tool == "shell" else None
+    found = [each.text for each in read_line(line).commands] if isinstance(line, str) else []
+    return found if len(found) > 1 else []
 
 
 def _unreadable(text: str) -> Iterable[str]:
