@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MOST_TEXT = 400_000
 # Only data: a path would be read with the rights of the server, an address be fetched by it.
@@ -18,7 +18,15 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 AgentName = Annotated[str, Field(min_length=1, max_length=100)]
 Media = Annotated[list[Annotated[str, Field(pattern=DATA_URL)]], Field(max_length=20)]
 Count = Annotated[int, Field(ge=0)]
-Step = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+def _whole(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+# JSON Schema takes 3.0 for a whole number, and so do languages whose numbers are all floats.
+WHOLE = BeforeValidator(_whole)
+Step = Annotated[int, Field(ge=1, le=10_000_000), WHOLE]
 
 
 class Body(BaseModel):
@@ -93,7 +101,7 @@ class Fork(Body):
 class Edit(Body):
     """Another message instead of the one behind a step, in a new session that begins as this one did."""
 
-    step: Annotated[int, Field(ge=0, le=10_000_000)]
+    step: Annotated[int, Field(ge=0, le=10_000_000), WHOLE]
     text: Text
     agent: AgentName | None = None
     media: Media = []

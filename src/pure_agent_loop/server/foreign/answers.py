@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -24,6 +24,20 @@ def frame(content: Mapping[str, Any] | str, name: str = "") -> bytes:
     """An event of a stream."""
     text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"))
     return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+def refused_in_stream(
+    problem: Problem, frames: Iterable[dict[str, Any] | str], headers: Mapping[str, str] | None = None
+) -> Response:
+    """What no schema can say of a request is wrong with it: its protocol tells that as the end of a run.
+
+    Raises:
+        Problem: It is not about the request.
+    """
+    if problem.status not in (400, 422):
+        raise problem
+    body = b"".join(map(frame, frames))
+    return Response(body, headers=dict(headers or {}), media_type="text/event-stream")
 
 
 async def whole(turn: Turn, receive: Receive) -> list[Piece]:
