@@ -248,6 +248,23 @@ class Session(Answer):
     problems: list[str]
 
 
+class ToolFile(Answer):
+    """An image or a file that a tool gave: `number` is its place."""
+
+    number: Count
+    call_id: str
+    tool: str
+    media_type: str
+    name: str
+    bytes: Count
+
+
+class ToolFiles(Answer):
+    """Images and files that tools gave."""
+
+    files: list[ToolFile]
+
+
 class Question(Answer):
     """Something that waits for a person."""
 

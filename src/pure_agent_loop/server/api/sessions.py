@@ -121,8 +121,7 @@ def _is_shown(entry: Entry, sight: Sight) -> bool:
     if sight.full:
         return True
     if entry.kind in ("call", "result"):
-        shown = sight.tools if isinstance(sight.tools, bool) else entry.tool in sight.tools
-        return shown and not entry.failed
+        return sight.shows(entry.tool) and not entry.failed
     return entry.kind not in _HIDDEN or (entry.kind == "thinking" and sight.reasoning)
 
 

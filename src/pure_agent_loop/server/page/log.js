@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
-import { Call } from "./call.js";
+import { Call, Files } from "./call.js";
 import { Questions } from "./questions.js";
 
 const AT_ONCE = 120, NEAR_END = 80;
@@ -54,6 +54,7 @@ function Item({ item }) {
   if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} /></article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
+  if (item.kind === "files") return html`<${Files} files=${item.files} />`;
   if (item.kind === "error") return html`<p class="item error" role="alert">${item.plain}</p>`;
   if (item.kind === "end") return html`<${End} item=${item} />`;
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;

@@ -29,6 +29,7 @@ const WORDS = {
   copied: ["Copied", "已复制"],
   input: ["Input", "输入"],
   output: ["Output", "输出"],
+  fileOf: ["picture of {tool}", "{tool} 的图片"],
   edit: ["Edit and resend", "编辑并重发"],
   cancel: ["Cancel", "取消"],
   fork: ["Fork", "分支"],
