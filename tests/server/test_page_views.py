@@ -70,7 +70,7 @@ def test_the_fleet(serve, visit, tmp_path):
     guest.say("Hello")
     guest.wait(".end")
     guest.page.get_by_role("button", name="Fleet").click()
-    for text in ("Workers", "Queues", "Schedules", "model scripted", "completed"):
+    for text in ("Workers", "Queues", "Schedules", "model scripted", "Left and taken over", "completed"):
         expect(guest.page.locator(".fleet")).to_contain_text(text)
 
 
