@@ -14,7 +14,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import is_media
-from pure_agent_loop.server.api import models
+from pure_agent_loop.server.api.models import Answer, Count
 from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.api.sessions import session_in
 from pure_agent_loop.server.entries import Sight
@@ -29,6 +29,23 @@ _KNOWN = (
 )  # fmt: skip
 _RIFF = {b"WEBP": ("image/webp", "webp"), b"WAVE": ("audio/wav", "wav")}
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
+
+
+class ToolFile(Answer):
+    """An image or a file that a tool gave: `number` is its place."""
+
+    number: Count
+    call_id: str
+    tool: str
+    media_type: str
+    name: str
+    bytes: Count
+
+
+class ToolFiles(Answer):
+    """Images and files that tools gave."""
+
+    files: list[ToolFile]
 
 
 @dataclass(frozen=True)
@@ -80,12 +97,12 @@ def _kind(data: bytes) -> tuple[str, str]:
     return "application/octet-stream", "bin"
 
 
-def _about(number: int, found: _Found) -> models.ToolFile:
+def _about(number: int, found: _Found) -> ToolFile:
     text = _data(found.part)
     kind, ending = _kind(_decoded(text[:64]))
     named = found.part.get("file")
     name = str(named.get("filename") or "") if isinstance(named, Mapping) else ""
-    return models.ToolFile(
+    return ToolFile(
         number=number,
         call_id=found.call_id,
         tool=found.tool,
@@ -114,8 +131,8 @@ async def _found(asked: Asked) -> list[_Found]:
     return await asyncio.to_thread(files_of, loaded.records, sight)
 
 
-async def _list(asked: Asked) -> models.ToolFiles:
-    return models.ToolFiles(files=[_about(*each) for each in enumerate(await _found(asked), 1)])
+async def _list(asked: Asked) -> ToolFiles:
+    return ToolFiles(files=[_about(*each) for each in enumerate(await _found(asked), 1)])
 
 
 async def _get(asked: Asked) -> Response:
@@ -133,7 +150,7 @@ async def _get(asked: Asked) -> Response:
 
 OPERATIONS = [
     Operation("GET", "/api/sessions/{session}/files", "session_files", "Images and files out of tools.",
-              _list, models.ToolFiles, problems=(404,)),
+              _list, ToolFiles, problems=(404,)),
     Operation("GET", "/api/sessions/{session}/files/{number}", "session_file", "One of them.", _get,
               media=("application/octet-stream", *(kind for _, kind, _ in _KNOWN),
                      *(kind for kind, _ in _RIFF.values())), problems=(404,)),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOST_TEXT = 400_000
 # Only data: a path would be read with the rights of the server, an address be fetched by it.
@@ -39,6 +42,17 @@ class Answer(BaseModel):
     """What is answered."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, value: object, **other: Any) -> Self:
+        """What an object says of itself under the same names, and the rest.
+
+        Args:
+            value: The object.
+            other: What it does not have, or has otherwise.
+        """
+        names = [name for name in cls.model_fields if name not in other]
+        return cls(**{name: getattr(value, name) for name in names}, **other)
 
 
 class Query(BaseModel):
@@ -248,23 +262,6 @@ class Session(Answer):
     problems: list[str]
 
 
-class ToolFile(Answer):
-    """An image or a file that a tool gave: `number` is its place."""
-
-    number: Count
-    call_id: str
-    tool: str
-    media_type: str
-    name: str
-    bytes: Count
-
-
-class ToolFiles(Answer):
-    """Images and files that tools gave."""
-
-    files: list[ToolFile]
-
-
 class Question(Answer):
     """Something that waits for a person."""
 
@@ -404,21 +401,6 @@ class Schedules(Answer):
     """The schedules."""
 
     schedules: list[ScheduleAbout]
-
-
-class OpenAIErrorAbout(BaseModel):
-    """What went wrong, as clients of OpenAI read it."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """What went wrong below ``/v1``."""
-
-    error: OpenAIErrorAbout
 
 
 class ProblemAbout(BaseModel):

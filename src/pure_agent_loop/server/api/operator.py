@@ -235,13 +235,8 @@ async def _audit(asked: Asked) -> Audit:
         for log in logs.values()
         for each in await asyncio.to_thread(history, log, session=session, limit=asked.query.limit)
     ]
-    names = [name for name in AuditEntry.model_fields if name != "args"]
-    return Audit(
-        calls=[
-            AuditEntry(**{name: getattr(each, name) for name in names}, args=to_jsonable(each.args))
-            for each in sorted(found, key=lambda each: each.time)[-asked.query.limit :]
-        ]
-    )
+    newest = sorted(found, key=lambda each: each.time)[-asked.query.limit :]
+    return Audit(calls=[AuditEntry.of(each, args=to_jsonable(each.args)) for each in newest])
 
 
 async def _fleet(asked: Asked) -> Fleet:
@@ -268,14 +263,11 @@ async def _fleet(asked: Asked) -> Fleet:
         ],
         states=dict(Counter(each.status for each in tasks)),
         runs=[
-            FleetRun(
+            FleetRun.of(
+                each,
                 id=each.run_id,
-                agent=each.agent,
                 state=each.status,
-                worker=each.worker,
                 session=each.session_id,
-                created=each.created,
-                updated=each.updated,
                 handovers=left.get(each.run_id, 0),
             )
             for each in tasks

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.server.api.streams import left
 from pure_agent_loop.server.foreign.turn import Piece, Turn
 from pure_agent_loop.server.problems import Problem
 
@@ -122,7 +123,7 @@ class StreamedAnswer(Response):
 async def _until_left(turn: Turn, receive: Receive, work: Awaitable[None]) -> None:
     """Do something until it is done; stop the run when its client has left, or the server stops."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(receive))
+    leaving = asyncio.ensure_future(left(receive))
     closing = asyncio.ensure_future(turn.service.closing.wait())
     try:
         await asyncio.wait({working, leaving, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,11 +136,6 @@ async def _until_left(turn: Turn, receive: Receive, work: Awaitable[None]) -> No
         await asyncio.gather(working, leaving, closing, return_exceptions=True)
     if not working.cancelled():
         working.result()
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def json_answer(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

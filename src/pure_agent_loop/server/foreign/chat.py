@@ -84,34 +84,39 @@ class ChatTool(Open):
     function: FunctionAbout
 
 
-class ChatBody(Open):
-    """A request for a chat completion. A field that is not listed here is refused, if the protocol has it."""
-
-    model_config = refused_fields(REFUSED)
+class Asking(Open):
+    """What both protocols have."""
 
     model: str
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    tools: list[ChatTool] | None = None
     tool_choice: Choice | None = None
-    frequency_penalty: Number = None
-    presence_penalty: Number = None
-    temperature: Number = None
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     top_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    logit_bias: dict[str, float] | None = None
-    max_completion_tokens: Tokens = None
-    max_tokens: Tokens = None
     metadata: dict[str, str] | None = None
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+
+
+class ChatBody(Asking):
+    """A request for a chat completion. A field that is not listed here is refused, if the protocol has it."""
+
+    model_config = refused_fields(REFUSED)
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    stream_options: StreamOptions | None = None
+    tools: list[ChatTool] | None = None
+    frequency_penalty: Number = None
+    presence_penalty: Number = None
+    logit_bias: dict[str, float] | None = None
+    max_completion_tokens: Tokens = None
+    max_tokens: Tokens = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
-    safety_identifier: str | None = None
     seed: Annotated[int | None, WHOLE] = None
     stop: str | list[str] | None = None
-    user: str | None = None
     verbosity: str | None = None
 
 

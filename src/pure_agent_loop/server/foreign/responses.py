@@ -8,26 +8,23 @@ import time
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 from starlette.responses import Response
 
-from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Answer
 from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer, json_answer, whole
-from pure_agent_loop.server.foreign.chat import STREAM, FunctionAbout, Tokens
+from pure_agent_loop.server.foreign.chat import STREAM, Asking, FunctionAbout, Tokens
 from pure_agent_loop.server.foreign.history import (
     ONLY_NULLS,
-    Choice,
-    DataUrl,
     Open,
-    RefusalPart,
     check_fields,
     chosen,
     read_messages,
     refuse,
     refused_fields,
 )
+from pure_agent_loop.server.foreign.items import Item, messages_of
 from pure_agent_loop.server.foreign.turn import OutsideCall, Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
 
@@ -73,120 +70,23 @@ class TextOptions(Open):
     verbosity: str | None = None
 
 
-class InputText(Open):
-    """Text."""
-
-    type: Literal["input_text", "output_text"]
-    text: str
-
-
-class InputImage(Open):
-    """An image."""
-
-    type: Literal["input_image"]
-    image_url: DataUrl
-
-
-class InputFile(Open):
-    """A PDF."""
-
-    type: Literal["input_file"]
-    file_data: str
-    filename: str | None = None
-
-
-_Said = Annotated[InputText | RefusalPart, Field(discriminator="type")]
-_Asked = Annotated[InputText | RefusalPart | InputImage | InputFile, Field(discriminator="type")]
-
-
-class UserItem(Open):
-    """A message of the user."""
-
-    type: Literal["message"] = "message"
-    role: Literal["user"]
-    content: str | list[_Asked]
-
-
-class MessageItem(Open):
-    """Another message."""
-
-    type: Literal["message"] = "message"
-    role: Literal["system", "developer", "assistant"]
-    content: str | list[_Said]
-
-
-class CallItem(Open):
-    """A call of a tool."""
-
-    type: Literal["function_call"]
-    call_id: str
-    name: str
-    arguments: str
-
-
-class ResultItem(Open):
-    """The result of a call."""
-
-    type: Literal["function_call_output"]
-    call_id: Annotated[str, Field(min_length=1)]
-    output: str | list[_Said]
-
-
-class ReasoningItem(Open):
-    """What a model thought; models think of it anew."""
-
-    type: Literal["reasoning"]
-
-
-_ITEMS = {"function_call": "call", "function_call_output": "result", "reasoning": "reasoning"}
-
-
-def _kind_of(item: Any) -> str:
-    about: dict[str, Any] = item if isinstance(item, dict) else {}
-    kind = str(about.get("type", "message"))
-    return _ITEMS.get(kind, kind) if kind != "message" else "user" if about.get("role") == "user" else kind
-
-
-Item = Annotated[
-    Annotated[UserItem, Tag("user")]
-    | Annotated[MessageItem, Tag("message")]
-    | Annotated[CallItem, Tag("call")]
-    | Annotated[ResultItem, Tag("result")]
-    | Annotated[ReasoningItem, Tag("reasoning")],
-    Discriminator(
-        _kind_of, custom_error_type="item", custom_error_message="no item of this type is supported"
-    ),
-]
-
-
 class ResponsesTool(FunctionAbout):
     """A tool of the caller."""
 
     type: Literal["function"]
 
 
-class ResponsesBody(Open):
+class ResponsesBody(Asking):
     """A request for a response. A field that is not listed here is refused, if the protocol has it."""
 
     model_config = refused_fields(REFUSED)
 
-    model: str
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
-    stream: bool | None = None
     tools: list[ResponsesTool] | None = None
-    tool_choice: Choice | None = None
     max_output_tokens: Tokens = None
-    metadata: dict[str, str] | None = None
-    parallel_tool_calls: bool | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
     reasoning: Reasoning | None = None
-    safety_identifier: str | None = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     text: TextOptions | None = None
-    top_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    user: str | None = None
 
 
 class ResponseAbout(Answer):
@@ -230,7 +130,7 @@ async def _respond(asked: Asked) -> Response:
 
 def _wanted(asked: Asked, body: ResponsesBody) -> Wanted:
     agent = agent_named(asked, body.model)
-    system, messages = read_messages(_messages(body.input))
+    system, messages = read_messages(messages_of(body.input))
     tools, fields = chosen(body.tool_choice, [*map(outside_tool, body.tools or ())], list(agent.tools))
     fields |= {name: getattr(body, name) for name in PASSED if getattr(body, name) is not None}
     if body.max_output_tokens is not None:
@@ -252,38 +152,6 @@ def _format(given: dict[str, Any] | None) -> dict[str, Any]:
     about = {name: value for name, value in given.items() if name != "type"}
     named = {"json_schema": about} if given.get("type") == "json_schema" else about
     return {"response_format": {"type": given.get("type"), **named}}
-
-
-def _messages(given: str | list[Item]) -> list[Message]:
-    """Items as messages: calls that stand together are one message."""
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    found: list[Message] = []
-    for item in given:
-        if isinstance(item, CallItem):
-            if not found or found[-1]["role"] != "assistant":
-                found.append({"role": "assistant"})
-            function = {"name": item.name, "arguments": item.arguments}
-            found[-1].setdefault("tool_calls", []).append({"id": item.call_id, "function": function})
-        elif isinstance(item, ResultItem):
-            found.append({"role": "tool", "tool_call_id": item.call_id, "content": _plain(item.output)})
-        elif isinstance(item, UserItem | MessageItem):
-            found.append({"role": item.role, "content": _plain(item.content)})
-    return found
-
-
-def _plain(given: str | list[Any]) -> str | list[dict[str, Any]]:
-    return given if isinstance(given, str) else [_part(each) for each in given]
-
-
-def _part(given: InputText | RefusalPart | InputImage | InputFile) -> dict[str, Any]:
-    if isinstance(given, RefusalPart):
-        return {"type": "text", "text": given.refusal}
-    if isinstance(given, InputImage):
-        return {"type": "image_url", "image_url": {"url": given.image_url}}
-    if isinstance(given, InputFile):
-        return {"type": "file", "file": {"file_data": given.file_data, "filename": given.filename}}
-    return {"type": "text", "text": given.text}
 
 
 class _Response:
