@@ -365,16 +365,19 @@ class Slash:
 
     async def _undo(self, words: str) -> None:
         snapshots, session = await self._snapshots()
-        if session:
-            sure = words in ("yes", "force")
-            self._report(await snapshots.undo(session, force=words == "force", dry_run=not sure))
-        else:
+        if not session:
             self._host.say(chat_word("nothing_undone"))
+            return
+        report = await snapshots.undo(session, force=words == "force", dry_run=words not in ("yes", "force"))
+        for step in report.steps if report.is_dry else ():
+            for change in await snapshots.diff(session, step):
+                self._host.show_diff(change.path, change.diff)
+        self._report(report)
 
     async def _redo(self, _: str) -> None:
         snapshots, session = await self._snapshots()
         if session:
-            self._report(await snapshots.redo(session))
+            self._report(await snapshots.redo(session), "redone")
         else:
             self._host.say(chat_word("nothing_undone"))
 
@@ -385,7 +388,7 @@ class Slash:
         known, session = await snapshots.sessions(), self._host.talk.place.session_id
         return snapshots, session if session in known else ""
 
-    def _report(self, report: UndoReport) -> None:
+    def _report(self, report: UndoReport, done: str = "undone") -> None:
         paths = ", ".join(one_line(path) for path in (*report.restored, *report.removed))
         for conflict in report.conflicts:
             self._host.say(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
@@ -394,7 +397,7 @@ class Slash:
         elif report.is_dry:
             self._host.say(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
         else:
-            self._host.say(chat_word("undone", steps=paths))
+            self._host.say(chat_word(done, steps=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()
