@@ -160,7 +160,8 @@ class Lines:
         if call.tool == TODO_TOOL and call.state == "done":
             return ""
         if call.refused:
-            return f"{self._words('refused')}: {one_line(call.refused)}"
+            said, why = self._words("refused"), one_line(call.refused)
+            return said if why == said else f"{said}: {why}"
         if not text:
             return self._words("no_output")
         if call.state == "failed" and (found := _ERROR.search(text)):
