@@ -144,7 +144,7 @@ class Lines:
 
     def _detail(self, call: Call, now: float) -> tuple[str, str]:
         if call.state == "waiting":
-            return self._words("waiting"), "warning"
+            return ("" if self._ink.reader else self._words("waiting")), "warning"
         if call.state == "running":
             took = now - call.started
             facts = [seconds(took) if took >= 1 and self._animation else "", one_line(call.result, 60)]

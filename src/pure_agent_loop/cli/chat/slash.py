@@ -162,15 +162,20 @@ class Slash:
 
         talk = self._host.talk
         state, known = talk.state, talk.sums.context
-        sizes: dict[str, int] = {"system": estimate_tokens(state.system_prompt)} if state is not None else {}
-        for message in state.messages if state is not None else ():
+        if state is None:  # what is sent is known when it is sent
+            self._host.say(chat_word("nothing"))
+            return
+        sizes = {"system": estimate_tokens(state.system_prompt)}
+        for message in state.messages:
             role = str(message.get("role"))
             sizes[role] = sizes.get(role, 0) + estimate_message(message)
         used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
         sizes["tools"] = max(0, used - sum(sizes.values()))
         whole = max(window or used, 1)
-        rows = [f"{name:<10} {_bar(size, whole)} {size}" for name, size in sizes.items()]
-        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole)} {used} / {window or '?'}"]), "")
+        width = max(5, min(BAR, self._host.prompt.columns - 32))  # beside names and numbers
+        width = 0 if self._host.shared.options.screen_reader else width
+        rows = [f"{name:<10} {_bar(size, whole, width)}{size}" for name, size in sizes.items()]
+        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole, width)}{used} / {window or '?'}"]), "")
 
     def _cost(self, _: str) -> None:
         sums = self._host.talk.sums
@@ -403,6 +408,6 @@ class Slash:
         self._host.leave()
 
 
-def _bar(size: int, whole: int) -> str:
-    filled = min(BAR, round(BAR * size / whole))
-    return "█" * filled + "░" * (BAR - filled)
+def _bar(size: int, whole: int, width: int) -> str:
+    filled = min(width, round(width * size / whole))
+    return "█" * filled + "░" * (width - filled) + " " * bool(width)
