@@ -79,6 +79,23 @@ def test_a_web_probe_is_refused_before_any_handler(server, headers, status):
 
 
 @pytest.mark.parametrize(
+    "header",
+    ["Host: localhost", "Origin: http://evil.example", "Authorization: Bearer wrong",
+     "Content-Type: text/plain", "Transfer-Encoding: chunked", "X-User: ada"],
+)  # fmt: skip
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_decides_stands_once(server, header, is_first):
+    given = [f"Host: 127.0.0.1:{server.port}", f"Origin: {server.url}", f"Authorization: Bearer {OWNER}",
+             "Content-Type: application/json", "Content-Length: 15", "X-User: bob"]  # fmt: skip
+    lines = [header, *given] if is_first else [*given, header]
+    with socket.create_connection(("127.0.0.1", server.port), 10) as raw:
+        raw.sendall("\r\n".join(["POST /api/runs HTTP/1.1", *lines, "", '{"text": "add"}']).encode())
+        answer = b"".join(iter(lambda: raw.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"[" * 5_000,

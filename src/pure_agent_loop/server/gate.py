@@ -55,6 +55,7 @@ _CORS = {
     "access-control-max-age": "600",
 }
 _MOST_BUCKETS = 10_000
+_SINGLE = (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"sec-fetch-site")
 
 
 class Rates:
@@ -105,6 +106,7 @@ class Gate:
         body = _Body(receive, self._settings.max_body, headers) if scope["type"] == "http" else None
         answer = _Answer(scope, send, headers, self._settings, body)
         try:
+            self._check_single(scope)
             self._check(scope, headers)
             if _is_preflight(scope) and headers.get("origin") in self._settings.origins:
                 await answer.allow()
@@ -117,6 +119,15 @@ class Gate:
             await answer.refuse(problem)
         finally:
             self._log(scope, answer)
+
+    def _check_single(self, scope: Scope) -> None:
+        """What decides stands once: of two, a proxy may have looked at the other one."""
+        names = [name.lower() for name, _ in scope["headers"]]
+        for name in (*_SINGLE, self._people.header.encode()):
+            if name and names.count(name) > 1:
+                raise Problem(400, f"The header {name.decode()} stands twice.", {"Connection": "close"})
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise Problem(400, "A request has one length.", {"Connection": "close"})
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         host, origin = headers.get("host", ""), headers.get("origin")
