@@ -72,7 +72,18 @@ def test_a_call_is_one_line_and_unfolds():
 
 def test_running_work_is_shown_with_its_state_and_time():
     screen = screen_of(animation=True)
-    screen.feed(at(Event.action(1, "shell", {"command": "sleep 9"}, "1"), 100.0))
+    screen.feed(Event.tool_call_delta(1, 0, "shell", ""))
+    assert screen.live(100.0)[0][1:] == " writing a call: shell"
+    about = {
+        "type": "tool",
+        "state": "pending",
+        "tool": "shell",
+        "call_id": "1",
+        "input": {"command": "sleep 9"},
+    }
+    screen.feed(at(Event.part(1, about), 100.0))  # from here on it is decided about, and may be tried
+    assert screen.live(101.0)[0][1:] == " shell sleep 9  1.0 s"
+    screen.feed(at(Event.action(1, "shell", {"command": "sleep 9"}, "1"), 103.0))
     screen.feed(at(Event.permission(1, "write_file", {"path": "a"}, "ask", "", "2"), 100.0))
     task = {"id": "explore-1", "state": "running", "started": 100.0, "calls": 2, "last_tool": "grep"}
     assert screen.feed(Event.task(1, task)) == ""

@@ -174,15 +174,22 @@ class TestTerminal:
         assert not shown.is_set()
 
     @pytest.mark.parametrize(
-        ("env", "may", "after"),
+        ("env", "uses", "may", "after"),
         [
-            ({}, "asks before it changes anything", "Type a task"),
-            ({"LANG": "zh_CN.UTF-8"}, "改动任何内容之前都会先询问", "请输入任务"),
-            ({"LANG": "zh_CN.UTF-8", "PURE_AGENT_LOOP_LANG": "en"}, "asks before", "Type a task"),
+            ({}, "(OPENAI_API_KEY is set)", "asks before it changes anything", "Type a task"),
+            (
+                {"LANG": "zh_CN.UTF-8"},
+                "（已设置 OPENAI_API_KEY）",
+                "改动任何内容之前都会先询问",
+                "请输入任务",
+            ),
+            ({"LANG": "zh_CN.UTF-8", "PURE_AGENT_LOOP_LANG": "en"}, "using", "asks before", "Type a task"),
         ],
     )
     @pytest.mark.parametrize("words", [(), ("chat",), ("--sandbox", "none")])
-    def test_alone_it_says_in_three_lines_what_it_would_use_and_may_do(self, pal, env, may, after, words):
+    def test_alone_it_says_in_three_lines_what_it_would_use_and_may_do(
+        self, pal, env, uses, may, after, words
+    ):
         for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
             pal.env.pop(name, None)
         pal.env.update({"NO_COLOR": "1", "OPENAI_API_KEY": "secret-of-mine", **env})
@@ -192,6 +199,7 @@ class TestTerminal:
             assert terminal.end() == 0
         lines = terminal.shown.splitlines()[:3]
         assert "gpt-4o-mini" in lines[0]
+        assert uses in lines[0]
         assert "https://api.openai.com/v1" in lines[0]
         assert str(pal.workspace) in lines[1]
         assert may in lines[1]

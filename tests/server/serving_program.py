@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from pure_agent_loop import Agent, PermissionRules, RunContext, Tool, tool
+from pure_agent_loop import Agent, File, PermissionRules, RunContext, Tool, tool
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.server import Person, create_app
 from pure_agent_loop.server.people import hash_of
@@ -67,6 +67,13 @@ def put(text: str) -> str:
     return "written"
 
 
+@tool
+def draw(kind: str) -> list[object]:
+    """Draw something."""
+    data = (folder / kind).read_bytes()
+    return ["Drawn.", File(data=data, media_type="application/octet-stream", name=kind)]
+
+
 elsewhere = Tool(
     None,
     name="elsewhere",
@@ -82,7 +89,7 @@ def agent() -> Agent:
         "scripted",
         "k",
         given["model"],
-        tools=[add, hold, danger, shell, wonder, put, elsewhere],
+        tools=[add, hold, danger, shell, wonder, put, draw, elsewhere],
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",

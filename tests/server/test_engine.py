@@ -48,6 +48,7 @@ def test_the_fleet(server):
         found = client.get("/api/fleet").json()
         (worker,) = found["workers"]
         assert worker["runs"] == found["states"]["running"] == 1
+        assert worker["host"]
         assert [each["agents"] for each in found["queues"]] == [["helper", "other"]]
         assert found["runs"][0]["session"] == run["session"]
         (server.folder / "fleet").touch()
@@ -67,6 +68,8 @@ def test_a_question_is_answered(server):
         seen += events_of(client, run["id"], seen[-1]["number"])
         assert seen[-1]["data"]["state"] == "completed"
         assert server.effects().count("danger thing") == 1
+        fleet = client.get("/api/fleet").json()["runs"]
+        assert [each["handovers"] for each in fleet if each["session"] == run["session"]] == [0]
 
 
 def test_a_run_is_stopped_at_work_and_while_it_waits(server):
@@ -96,8 +99,11 @@ def goes_on_after(number, server):
     with server.client() as client:
         run = begin(client, "hold it")
         seen = take_until(client, run["id"], [], "action", "hold")
+    if number == signal.SIGKILL:  # else it would have to be waited for
+        server.kill(number)
     (server.folder / "it").touch()
-    server.kill(number)
+    if server.process is not None:
+        server.kill(number)
     server.start()
     with server.client() as client:
         seen += events_of(client, run["id"], seen[-1]["number"])
@@ -105,6 +111,9 @@ def goes_on_after(number, server):
         assert seen[-1]["data"]["state"] == "completed"
         assert transcript(seen) == recorded(client, run["session"])
         assert server.effects().count("hold it") == 1
+        fleet = client.get("/api/fleet").json()["runs"]
+        (left,) = [each["handovers"] for each in fleet if each["session"] == run["session"]]
+        assert left == 1 or number == signal.SIGTERM
 
 
 def test_schedules(server):

@@ -41,6 +41,36 @@ def test_an_answer_streams_beside_a_call_and_finished_blocks_stay(serve, visit):
     assert guest.page.evaluate("window.violations") == []
 
 
+FORMULAS = r"""Einstein: $E = mc^2$, or \(a_1\). It costs $5 and $10, `$x$`, $PATH and $HOME.
+
+$$\int_0^1 \frac{x}{2}\,dx$$
+
+\[ \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} \]
+
+```math
+\sqrt{2}
+```
+
+No formula: $\frac{1$ and $\href{javascript:alert(1)}{x}$."""
+
+
+def test_formulas_are_drawn_by_the_browser_and_money_is_none(serve, visit):
+    pieces = [FORMULAS[at : at + 7] for at in range(0, len(FORMULAS), 7)]
+    guest = visit(serve(["Hello.", deltas(*pieces)]))
+    guest.say("Hello")
+    guest.wait(".end")
+    assert not any("temml" in each for each in guest.requests)
+    guest.say("Some formulas")
+    guest.wait(".end", 2)
+    guest.wait(".formula.display math", 3)
+    guest.wait(".formula math", 5)
+    assert guest.page.locator(".formula").count() == 5
+    assert guest.page.locator(".formula math mfrac").count() == 1
+    assert "It costs $5 and $10, $x$, $PATH and $HOME." in guest.page.locator(".answer").last.inner_text()
+    assert guest.page.locator(".answer a, .answer math [href]").count() == 0
+    assert guest.page.evaluate("window.violations") == []
+
+
 def test_stop_and_steer(serve, visit):
     server = serve([call("hold", name="never"), "unused"])
     guest = visit(server)

@@ -89,6 +89,14 @@ HOSTILE = [
     "constructor __proto__ [[toString]](x) {{7*7}} ${7*7} #{7*7}",
     f"]]><img src=x onerror={RUN}>",
     f"<plaintext><img src=x onerror={RUN}>",
+    f"$\\href{{javascript:{RUN}}}{{x}}$ and $\\includegraphics{{{EVIL}.png}}$",
+    f"$\\style{{background:url({EVIL})}}{{x}}$ and $\\textcolor{{url({EVIL})}}{{x}}$",
+    f"$\\text{{</math><img src=x onerror={RUN}>}}$",
+    f"$$\\class{{call}}{{\\id{{app}}{{\\data{{onclick={RUN}}}{{x}}}}}}$$",
+    "$\\def\\a#1{\\a{#1#1}}\\a{z}$ and $\\rule{99999em}{99999em}$",
+    "$" + "{" * 3_000 + "x" + "}" * 3_000 + "$",
+    f"```math\n\\url{{{EVIL}}}<svg onload={RUN}>\n```",
+    "[x](https:javascript:alert(1)) [x](blob:http://x/y)",
 ]
 # Elements that load, run or frame something, and attributes that do: none may come from what somebody said.
 FOREIGN = """

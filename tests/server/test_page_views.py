@@ -70,7 +70,7 @@ def test_the_fleet(serve, visit, tmp_path):
     guest.say("Hello")
     guest.wait(".end")
     guest.page.get_by_role("button", name="Fleet").click()
-    for text in ("Workers", "Queues", "Schedules", "model scripted", "completed"):
+    for text in ("Workers", "Queues", "Schedules", "model scripted", "Left and taken over", "completed"):
         expect(guest.page.locator(".fleet")).to_contain_text(text)
 
 
@@ -125,6 +125,47 @@ def test_a_document_goes_to_the_model(serve, visit):
     guest.say("What is this?")
     guest.wait(".end")
     assert base64.b64encode(b"%PDF-1.4").decode() in json.dumps(seen[0])
+
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+DRAWN = "() => [...document.querySelectorAll('.files img')].filter((each) => each.naturalWidth === 1).length"
+
+
+def test_what_tools_give_is_shown_or_saved_and_never_run(serve, visit):
+    svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='hacked=1'><script>hacked=1</script></svg>"
+    given = {"a.png": PNG, "b <i>.pdf": b"%PDF-1.4\n<script>hacked=1</script>\n%%EOF", "c.svg": svg,
+             "d.html": b"<script>hacked=1</script>", "e.png": b"GIF89a" + svg}  # fmt: skip
+    script = [call("draw", kind=kind) for kind in given]
+    server = serve([*script, call("hold", name="gate"), "There they are."], people={"ada": ["use"]})
+    for name, data in given.items():
+        (server.folder / name).write_bytes(data)
+    guest = visit(server)
+    guest.say("Draw them")
+    guest.page.wait_for_function(DRAWN)  # while the run is still at work
+    (server.folder / "gate").touch()
+    guest.wait(".end")
+    assert guest.texts(".files a") == ["draw-1.png", "b <i>.pdf"]
+    with guest.page.expect_download() as saved:
+        guest.page.locator(".files a").last.click()
+    assert saved.value.path().read_bytes() == given["b <i>.pdf"]
+    with server.client() as client, server.client("ada-token-0123456789") as ada:
+        session = client.get("/api/sessions").json()["sessions"][0]["id"]
+        path = f"/api/sessions/{session}/files"
+        assert [each["media_type"] for each in client.get(path).json()["files"]] == [
+            "image/png",
+            "application/pdf",
+        ]
+        sent = client.get(f"{path}/2")
+        assert sent.headers["content-disposition"].startswith("attachment;")
+        assert sent.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert sent.headers["x-content-type-options"] == "nosniff"
+        assert ada.get(f"{path}/1").status_code == client.get(f"{path}/3").status_code == 404
+    guest.page.reload()
+    guest.page.wait_for_function(DRAWN)
+    assert guest.page.evaluate("window.hacked") is None
+    assert guest.page.evaluate("window.violations") == []
 
 
 def test_ten_thousand_calls_are_a_small_document(serve, visit):

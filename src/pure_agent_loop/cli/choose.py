@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from pure_agent_loop.cli import words
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
@@ -33,7 +34,6 @@ from pure_agent_loop.runs.choose import (
 
 LISTING_SECONDS = 3.0
 Say = Callable[[str], None]
-TINY = "it is a tiny demonstration model and often wrong; for a real one: pal model pull qwen2.5-0.5b"
 
 NOTHING_TO_USE = "There is no model to use."
 WAYS_OUT = """\
@@ -131,9 +131,9 @@ def models_at(plan: Endpoint | Embedded) -> list[str]:
 def _open_endpoint(plan: Endpoint, thinking: str, say: Say, *, prepared: bool) -> Choice:
     name = plan.model or model_at(plan)
     choice = choose_model(name, plan.api_key, plan.base_url, thinking, prepared=prepared)
-    say(f"using {choice.model} at {show_url(plan.base_url)} ({plan.why})")
+    say(words.say("using", model=choice.model, place=show_url(plan.base_url), why=words.told(plan.why)))
     if plan.base_url.startswith("http:") and plan.api_key != LOCAL_KEY and not is_loopback(plan.base_url):
-        say("warning: the key and everything else go over the network unencrypted (http)")
+        say(words.say("unencrypted"))
     return choice
 
 
@@ -144,7 +144,7 @@ def _open_embedded(plan: Embedded, thinking: str, say: Say, slow: Say) -> Choice
         if plan.name == "local":
             raise ConfigError(f"{NOTHING_TO_USE} {WAYS_OUT}") from error
         raise
-    say(f"using {choice.model}, embedded here ({plan.why})")
+    say(words.say("using_embedded", model=choice.model, why=words.told(plan.why)))
     if choice.is_tiny:
-        say(TINY)
+        say(words.say("tiny"))
     return choice

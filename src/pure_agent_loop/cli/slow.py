@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 
 from pure_agent_loop.cli.output import PREFIX, Output
+from pure_agent_loop.cli.words import told
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.support.terminal import one_line
 
@@ -39,7 +40,7 @@ class SlowSteps:
         """Show a step; one that counts per cent replaces the one before it."""
         found = _PERCENT.search(message)
         if not found:
-            self._output.say(message)
+            self._output.say(told(message))
         elif self._output.err_is_terminal:
             self._output.progress(f"{_CLEAR_LINE}{PREFIX}{one_line(message, 70)}")
         elif _stage(found) != self._shown:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,10 @@ _LEFT_OUT = (EventType.PART, EventType.TOOL_CALL_DELTA)
 _INSERT = """
 INSERT INTO @events (run, attempt, place, step, type, line) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (run, attempt, place) DO NOTHING
+"""
+_ATTEMPTS = """
+SELECT run, SUM(CASE WHEN type = ? THEN 1 ELSE 0 END), MAX(number) FROM @events
+WHERE run IN ({runs}) GROUP BY run, attempt ORDER BY 3
 """
 _FORGET = "DELETE FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ?"
 
@@ -106,6 +110,26 @@ def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
         after,
     )
     return [Event.from_dict(json.loads(line), int(number)) for number, line in found]
+
+
+def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
+    """How often each run was left before it ended or waited, and another attempt went on with it: the process
+    was killed, or stopped and handed it back, or lost it to another one.
+
+    Args:
+        run_ids: Of which runs; one that was never left is not in the result.
+    """
+    if not run_ids:
+        return {}
+    found = database.rows(
+        _ATTEMPTS.format(runs=", ".join("?" * len(run_ids))), EventType.LOOP_END.value, *run_ids
+    )
+    left: dict[str, list[bool]] = {}
+    for run, ends, _ in found:
+        left.setdefault(str(run), []).append(not ends)
+    return {
+        run: count for run, each in left.items() if (count := sum(each[:-1]))
+    }  # the newest may be at work
 
 
 def _line(event: Event) -> str:

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.server.api import about, operator, runs, schedules, sessions, streams
+from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
 from pure_agent_loop.server.api.openapi import document
 from pure_agent_loop.server.api.operation import Asked
 from pure_agent_loop.server.api.sockets import socket
@@ -41,6 +41,7 @@ OPERATIONS = [
     *about.OPERATIONS,
     *runs.OPERATIONS,
     *sessions.OPERATIONS,
+    *files.OPERATIONS,
     *schedules.OPERATIONS,
     *streams.OPERATIONS,
     *operator.OPERATIONS,

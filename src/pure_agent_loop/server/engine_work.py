@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import failed_with
 from pure_agent_loop.durable.engine import Engine
+from pure_agent_loop.durable.events import handovers
 from pure_agent_loop.durable.handle import POLL_SECONDS
 from pure_agent_loop.durable.values import DurableError, TaskInfo
 from pure_agent_loop.errors import PureAgentLoopError
@@ -54,13 +55,19 @@ class EngineWork:
         """What workers run again and again."""
         return self._engine.schedules
 
-    def fleet(self, limit: int) -> tuple[list[TaskInfo], dict[str, str]]:
-        """The newest runs, and the queue of each agent that workers have had.
+    def fleet(
+        self, limit: int
+    ) -> tuple[list[TaskInfo], dict[str, str], dict[str, int], list[tuple[str, str]]]:
+        """The newest runs; the queue of each agent that workers have had; how often runs were left before
+        their end, by run; and the workers, each with its host.
 
         Raises:
             DurableError: The database cannot be used.
         """
-        return self._engine.tasks(limit=limit), self._engine._client.agents()  # one package
+        client, tasks = self._engine._client, self._engine.tasks(limit=limit)  # one package
+        left = handovers(client.database, [each.run_id for each in tasks])
+        workers = client.database.rows("SELECT executor, host FROM @workers ORDER BY executor")
+        return tasks, client.agents(), left, [(str(name), str(host)) for name, host in workers]
 
     async def start(self) -> None:
         """Begin to work."""

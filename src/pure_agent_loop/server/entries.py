@@ -10,6 +10,7 @@ from typing import Any
 
 from pure_agent_loop.event_data import VERSION
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.media import File, Image
 
 RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
 QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
@@ -38,6 +39,10 @@ class Sight:
     full: bool = False
     tools: frozenset[str] | bool = frozenset()
     reasoning: bool = False
+
+    def shows(self, tool: str) -> bool:
+        """What goes in and out of a tool."""
+        return self.full or (self.tools if isinstance(self.tools, bool) else tool in self.tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,17 @@ def plain_event(event: Event) -> dict[str, Any]:
         event = replace(event, data={**event.data, "messages": []})
     plain = event.to_dict()
     del plain["version"]
+    if event.type is EventType.OBSERVATION and _has_file(event.data.get("value")):
+        plain["data"]["has_files"] = (
+            True  # so that a page asks for them at once, and not at the end of the run
+        )
     return plain
+
+
+def _has_file(value: Any) -> bool:
+    return any(
+        isinstance(each, (Image, File)) for each in (value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 def own_event(kind: str, **data: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Plain ASGI, for HTTP and WebSockets alike, so that no handler can be reached pas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -45,12 +46,16 @@ HEADERS = {
     "cache-control": "no-store",
 }
 BODY_SECONDS = 60.0  # for a whole request to arrive
+# Of what a refused client still sends, so much is read and thrown away: many send all of it before they read.
+LINGER_BYTES = 1 << 30
+LINGER_SECONDS = 10.0
 _CORS = {
     "access-control-allow-methods": "GET, POST, DELETE",
     "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
     "access-control-max-age": "600",
 }
 _MOST_BUCKETS = 10_000
+_SINGLE = (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"sec-fetch-site")
 
 
 class Rates:
@@ -98,19 +103,31 @@ class Gate:
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
-        answer = _Answer(scope, send, headers, self._settings)
+        body = _Body(receive, self._settings.max_body, headers) if scope["type"] == "http" else None
+        answer = _Answer(scope, send, headers, self._settings, body)
         try:
+            self._check_single(scope)
             self._check(scope, headers)
             if _is_preflight(scope) and headers.get("origin") in self._settings.origins:
                 await answer.allow()
                 return
-            body = _Body(receive, self._settings.max_body, headers) if scope["type"] == "http" else receive
-            await self._app(scope, body, answer.send)
+            if body is not None:
+                body.check()
+            await self._app(scope, body or receive, answer.send)
         except Problem as problem:
             self._metrics.count("pal_refused_total", reason=str(problem.status))
             await answer.refuse(problem)
         finally:
             self._log(scope, answer)
+
+    def _check_single(self, scope: Scope) -> None:
+        """What decides stands once: of two, a proxy may have looked at the other one."""
+        names = [name.lower() for name, _ in scope["headers"]]
+        for name in (*_SINGLE, self._people.header.encode()):
+            if name and names.count(name) > 1:
+                raise Problem(400, f"The header {name.decode()} stands twice.", {"Connection": "close"})
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise Problem(400, "A request has one length.", {"Connection": "close"})
 
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         host, origin = headers.get("host", ""), headers.get("origin")
@@ -192,36 +209,67 @@ class _Body:
     """A request's body, up to a size."""
 
     def __init__(self, receive: Receive, most: int, headers: Mapping[str, str]) -> None:
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > 15 or int(length) > most:
-            raise _too_large(most)
         self._receive, self._most, self._got = receive, most, 0
-        self._until, self._is_whole = time.monotonic() + BODY_SECONDS, False
+        self._length = headers.get("content-length", "0")
+        self._is_whole = self._length == "0" and "transfer-encoding" not in headers
+        self._may_come = "expect" not in headers  # else it waits for a word that it does not get
+        self._until = time.monotonic() + BODY_SECONDS
+
+    @property
+    def is_too_large(self) -> bool:
+        """More is still to come than was allowed, as far as that is known."""
+        length = self._length
+        return not length.isdecimal() or len(length) > 15 or max(int(length), self._got) > self._most
+
+    @property
+    def may_be_long(self) -> bool:
+        """It is still to come, and nothing says that it is short."""
+        return not self._is_whole and (self._length == "0" or self.is_too_large)
+
+    def check(self) -> None:
+        """Refuse what is too large before any of it is read.
+
+        Raises:
+            Problem: It is.
+        """
+        if self.is_too_large:
+            raise _too_large(self._most)
 
     async def __call__(self) -> Message:
         if self._is_whole:
             return await self._receive()
         try:
-            left = self._until - time.monotonic()
-            message = await asyncio.wait_for(self._receive(), max(left, 0.01))
+            message = await self._next(self._until)
         except asyncio.TimeoutError:
-            raise Problem(408, "The request took too long to arrive.", {"Connection": "close"}) from None
+            raise Problem(408, "The request took too long to arrive.") from None
+        self.check()
+        return message
+
+    async def throw_away(self) -> None:
+        """Read on for a while: a connection that is closed before takes the answer with it."""
+        until = time.monotonic() + LINGER_SECONDS
+        with contextlib.suppress(asyncio.TimeoutError):
+            while self._may_come and not self._is_whole and self._got < LINGER_BYTES:
+                await self._next(until)
+
+    async def _next(self, until: float) -> Message:
+        message = await asyncio.wait_for(self._receive(), max(until - time.monotonic(), 0.01))
         self._got += len(message.get("body", b""))
         self._is_whole = not message.get("more_body", False)
-        if self._got > self._most:
-            raise _too_large(self._most)
         return message
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(413, f"A request has at most {most:,} bytes.", {"Connection": "close"})
+    return Problem(413, f"A request has at most {most:,} bytes.")
 
 
 class _Answer:
     """What is sent back, with the headers that every answer has."""
 
-    def __init__(self, scope: Scope, send: Send, headers: Mapping[str, str], settings: Settings) -> None:
-        self._scope, self._send = scope, send
+    def __init__(
+        self, scope: Scope, send: Send, headers: Mapping[str, str], settings: Settings, body: _Body | None
+    ) -> None:
+        self._scope, self._send, self._body = scope, send, body
         self.begun, self.status, self.bytes = time.monotonic(), 0, 0
         self.is_stream = scope["type"] == "websocket"
         origin = headers.get("origin", "")
@@ -235,11 +283,18 @@ class _Answer:
             given = {name.decode("latin-1").lower(): value for name, value in message.get("headers", [])}
             self.is_stream = self.is_stream or given.get("content-type", b"").startswith(b"text/event-stream")
             more = {name: value for name, value in self._more().items() if name not in given}
+            if self.status >= 400 and self._body is not None and self._body.may_be_long:
+                more["connection"] = "close"
             added = [(name.encode(), value.encode()) for name, value in more.items()]
             message = {**message, "headers": [*message.get("headers", []), *added]}
         elif kind == "websocket.accept":
             self.status = 101
         self.bytes += len(message.get("body") or message.get("text") or b"")
+        is_end = kind == "http.response.body" and not message.get("more_body")
+        if is_end and self.status >= 400 and self._body is not None:
+            await self._send({**message, "more_body": True})
+            await self._body.throw_away()
+            message = {"type": kind, "body": b""}
         await self._send(message)
 
     def _more(self) -> dict[str, str]:

@@ -341,7 +341,7 @@ class Chat:
             if task is not None:
                 self._print(self.screen.asked(task))
             heard, self._heard = self._heard, []
-            said = None if task is None else "\n\n".join([*heard, task])
+            said = None if task is None else "\n\n".join([task, *heard])  # a title is made of its start
             end = ""
             media = [*attached, *media_named(task or "", self.shared.workspace)]
             attached = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line, reads_right_to_left
 from pure_agent_loop.cli.chat.words import Words
+from pure_agent_loop.events import Event
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class Call:
     duration: float = 0.0
     result: str = ""
     refused: str = ""
+
+
+def id_of(event: Event) -> str:
+    """Names the call that an event is about."""
+    return str(event.data.get("call_id") or event.data.get("tool", ""))
+
+
+def made_of(event: Event, state: CallState) -> Call:
+    """The call that an event is about."""
+    return Call(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ class Lines:
 
     def _detail(self, call: Call, now: float) -> tuple[str, str]:
         if call.state == "waiting":
-            return self._words("waiting"), "warning"
+            return ("" if self._ink.reader else self._words("waiting")), "warning"
         if call.state == "running":
             took = now - call.started
             facts = [seconds(took) if took >= 1 and self._animation else "", one_line(call.result, 60)]
@@ -149,7 +160,8 @@ class Lines:
         if call.tool == TODO_TOOL and call.state == "done":
             return ""
         if call.refused:
-            return f"{self._words('refused')}: {one_line(call.refused)}"
+            said, why = self._words("refused"), one_line(call.refused)
+            return said if why == said else f"{said}: {why}"
         if not text:
             return self._words("no_output")
         if call.state == "failed" and (found := _ERROR.search(text)):

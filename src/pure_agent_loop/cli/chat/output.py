@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from pure_agent_loop.errors import ConfigError
+
 if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.output.vt100 import Vt100_Output
@@ -116,3 +118,14 @@ def _keep_attributes(output: Vt100_Output) -> None:
 
     output.set_attributes = set_attributes  # type: ignore[method-assign]  # of this output only
     output.reset_attributes = reset_attributes  # type: ignore[method-assign]  # of this output only
+
+
+def positive(name: str, value: int) -> int:
+    """A size that was given.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value < 1:
+        raise ConfigError(f"{name}={value!r} must be 1 or more.")
+    return value

@@ -234,6 +234,7 @@ class Prompt:
         add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
+        add("tab", does=lambda _: self._complete(), when=Condition(lambda: self._only_one() is not None))
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
         add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
         add("c-x", "c-e", does=lambda _: self.edit(), when=~vi_navigation_mode)
@@ -248,6 +249,14 @@ class Prompt:
             self.buffer.apply_completion(state.current_completion)
         else:
             self._send()
+
+    def _only_one(self) -> Any:
+        state = self.buffer.complete_state
+        return state.completions[0] if state is not None and len(state.completions) == 1 else None
+
+    def _complete(self) -> None:
+        """Take the only completion; a second Tab would otherwise take it back."""
+        self.buffer.apply_completion(self._only_one())
 
     def edit(self) -> None:
         """Open the person's editor on the input."""

@@ -162,15 +162,20 @@ class Slash:
 
         talk = self._host.talk
         state, known = talk.state, talk.sums.context
-        sizes: dict[str, int] = {"system": estimate_tokens(state.system_prompt)} if state is not None else {}
-        for message in state.messages if state is not None else ():
+        if state is None:  # what is sent is known when it is sent
+            self._host.say(chat_word("nothing"))
+            return
+        sizes = {"system": estimate_tokens(state.system_prompt)}
+        for message in state.messages:
             role = str(message.get("role"))
             sizes[role] = sizes.get(role, 0) + estimate_message(message)
         used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
         sizes["tools"] = max(0, used - sum(sizes.values()))
         whole = max(window or used, 1)
-        rows = [f"{name:<10} {_bar(size, whole)} {size}" for name, size in sizes.items()]
-        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole)} {used} / {window or '?'}"]), "")
+        width = max(5, min(BAR, self._host.prompt.columns - 32))  # beside names and numbers
+        width = 0 if self._host.shared.options.screen_reader else width
+        rows = [f"{name:<10} {_bar(size, whole, width)}{size}" for name, size in sizes.items()]
+        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole, width)}{used} / {window or '?'}"]), "")
 
     def _cost(self, _: str) -> None:
         sums = self._host.talk.sums
@@ -360,16 +365,19 @@ class Slash:
 
     async def _undo(self, words: str) -> None:
         snapshots, session = await self._snapshots()
-        if session:
-            sure = words in ("yes", "force")
-            self._report(await snapshots.undo(session, force=words == "force", dry_run=not sure))
-        else:
+        if not session:
             self._host.say(chat_word("nothing_undone"))
+            return
+        report = await snapshots.undo(session, force=words == "force", dry_run=words not in ("yes", "force"))
+        for step in report.steps if report.is_dry else ():
+            for change in await snapshots.diff(session, step):
+                self._host.show_diff(change.path, change.diff)
+        self._report(report)
 
     async def _redo(self, _: str) -> None:
         snapshots, session = await self._snapshots()
         if session:
-            self._report(await snapshots.redo(session))
+            self._report(await snapshots.redo(session), "redone")
         else:
             self._host.say(chat_word("nothing_undone"))
 
@@ -380,7 +388,7 @@ class Slash:
         known, session = await snapshots.sessions(), self._host.talk.place.session_id
         return snapshots, session if session in known else ""
 
-    def _report(self, report: UndoReport) -> None:
+    def _report(self, report: UndoReport, done: str = "undone") -> None:
         paths = ", ".join(one_line(path) for path in (*report.restored, *report.removed))
         for conflict in report.conflicts:
             self._host.say(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
@@ -389,12 +397,12 @@ class Slash:
         elif report.is_dry:
             self._host.say(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
         else:
-            self._host.say(chat_word("undone", steps=paths))
+            self._host.say(chat_word(done, steps=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()
 
 
-def _bar(size: int, whole: int) -> str:
-    filled = min(BAR, round(BAR * size / whole))
-    return "█" * filled + "░" * (BAR - filled)
+def _bar(size: int, whole: int, width: int) -> str:
+    filled = min(width, round(width * size / whole))
+    return "█" * filled + "░" * (width - filled) + " " * bool(width)

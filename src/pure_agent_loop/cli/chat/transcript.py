@@ -34,15 +34,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.chat import diffs
+from pure_agent_loop.cli.chat import calls, diffs
 from pure_agent_loop.cli.chat.answer import Answer
 from pure_agent_loop.cli.chat.calls import TODO_TOOL, Call, CallState, Folded, Lines, number, seconds
 from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.output import LEAST_NEW, Pace
+from pure_agent_loop.cli.chat.output import LEAST_NEW, Pace, positive
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line
 from pure_agent_loop.cli.chat.status import Facts, short, status_line
 from pure_agent_loop.cli.chat.words import words_in
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.stop_reasons import STOP_REASONS
 
@@ -106,7 +105,7 @@ class Transcript:
 
     @width.setter
     def width(self, value: int) -> None:
-        self._width = max(_positive("width", value), 10)  # columns
+        self._width = max(positive("width", value), 10)  # columns
 
     @property
     def live_lines(self) -> int:
@@ -115,7 +114,7 @@ class Transcript:
 
     @live_lines.setter
     def live_lines(self, value: int) -> None:
-        self._live_lines = _positive("live_lines", value)
+        self._live_lines = positive("live_lines", value)
 
     def feed(self, event: Event) -> str:
         """Take in an event of a run. Returns the lines that are finished by it, to print once."""
@@ -307,20 +306,30 @@ class Transcript:
 
     def _permission(self, event: Event) -> str:
         if (behavior := event.data.get("behavior")) == "ask":
-            self._calls[_call_id(event)] = _call(event, "waiting")
+            self._calls[calls.id_of(event)] = calls.made_of(event, "waiting")
         elif behavior == "deny":
-            call = self._calls[_call_id(event)] = _call(event, "failed")
+            call = self._calls[calls.id_of(event)] = calls.made_of(event, "failed")
             call.refused = str(event.data.get("reason") or self._words("refused"))
         return self.close()
 
+    def _part(self, event: Event) -> str:
+        part = event.data["part"]
+        if part["type"] != "tool" or part["state"] != "pending":
+            return ""
+        self._answer.writing = (
+            ""  # it is written; to decide about it may take a while: a command is tried first
+        )
+        self._calls[part["call_id"]] = Call(part["tool"], part["input"], "running", event.timestamp)
+        return ""
+
     def _action(self, event: Event) -> str:
-        known = self._calls.get(_call_id(event))
-        if not (known and known.refused):
-            self._calls[_call_id(event)] = _call(event, "running")
+        known = self._calls.get(calls.id_of(event))
+        if not known or (known.state != "running" and not known.refused):
+            self._calls[calls.id_of(event)] = calls.made_of(event, "running")
         return self.close()
 
     def _progress(self, event: Event) -> str:
-        if call := self._calls.get(_call_id(event)):
+        if call := self._calls.get(calls.id_of(event)):
             call.result = str(event.data.get("text", ""))
         return ""
 
@@ -329,7 +338,7 @@ class Transcript:
         return self.close() + self._print_call(event, state, str(event.data.get("result", "")))
 
     def _print_call(self, event: Event, state: CallState, result: str) -> str:
-        call = self._calls.pop(_call_id(event), None) or _call(event, state)
+        call = self._calls.pop(calls.id_of(event), None) or calls.made_of(event, state)
         call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
         line = self._lines.call(call, self.width, event.timestamp)
         self._folded.append(self._lines.folded(call, line))
@@ -384,20 +393,6 @@ class Transcript:
         return self._note("dim", "compaction", before=before, after=after)
 
 
-def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise ConfigError(f"{name}={value!r} must be 1 or more.")
-    return value
-
-
-def _call_id(event: Event) -> str:
-    return str(event.data.get("call_id") or event.data.get("tool", ""))
-
-
-def _call(event: Event, state: CallState) -> Call:
-    return Call(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
-
-
 _HANDLERS: Mapping[EventType, Callable[[Transcript, Event], str]] = {
     EventType.TEXT_DELTA: Transcript._text_delta,
     EventType.THOUGHT: Transcript._thought,
@@ -405,6 +400,7 @@ _HANDLERS: Mapping[EventType, Callable[[Transcript, Event], str]] = {
     EventType.REASONING: Transcript._reasoning,
     EventType.TOOL_CALL_DELTA: Transcript._call_delta,
     EventType.RETRY: Transcript._retry,
+    EventType.PART: Transcript._part,
     EventType.PERMISSION: Transcript._permission,
     EventType.ACTION: Transcript._action,
     EventType.PROGRESS: Transcript._progress,

@@ -19,7 +19,7 @@ from pure_agent_loop.cli.task import with_attached
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_going_on, place_for_run
-from pure_agent_loop.cli.words import say
+from pure_agent_loop.cli.words import say, told
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, Embedded, model_at, show_url
 from pure_agent_loop.support.terminal import is_terminal
@@ -84,7 +84,7 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
                 raise
             return _first_lines(options, output, workspace)
         toolset = found.for_model(is_tiny=choice.is_tiny)
-        shell = toolset.shell.describe() if toolset.shell else ""
+        shell = told(toolset.shell.describe() if toolset.shell else "no shell")
         output.say(say("may", folder=workspace, shell=shell))
         from pure_agent_loop.cli.chat.app import converse
         from pure_agent_loop.cli.chat.talk import Shared
@@ -109,7 +109,7 @@ def _first_lines(options: argparse.Namespace, output: Output, workspace: Path) -
     model, found = _model_line(options)
     shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
     output.say(model)
-    output.say(say("may", folder=workspace, shell=shell.describe()))
+    output.say(say("may", folder=workspace, shell=told(shell.describe())))
     output.say(say("next" if found else "next_nothing"))
     return DONE if found else USAGE
 
@@ -121,8 +121,8 @@ def _model_line(options: argparse.Namespace) -> tuple[str, bool]:
         if isinstance(plan, Embedded) and importlib.util.find_spec("xllamacpp") is None:
             return say("nothing", why=str(MissingExtraError("the embedded model", "local"))), False
         if isinstance(plan, Embedded):
-            return say("embedded", model=plan.name, why=plan.why), True
+            return say("embedded", model=plan.name, why=told(plan.why)), True
         model = plan.model or model_at(plan) or DEFAULT_MODEL
-        return say("uses", model=model, place=show_url(plan.base_url), why=plan.why), True
+        return say("uses", model=model, place=show_url(plan.base_url), why=told(plan.why)), True
     except ConfigError as error:
         return say("nothing", why=str(error).partition(WAYS_OUT)[0].strip()), False

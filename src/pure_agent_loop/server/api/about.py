@@ -12,17 +12,19 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.operation import Asked, Operation, checked, read_json
-from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES
+from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
 from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.tool import Tool
 
 
 async def _me(asked: Asked) -> models.Me:
-    person = asked.person
+    return _about(asked.person, asked)
+
+
+def _about(person: Person, asked: Asked) -> models.Me:
     roles = [each for each in ROLES if person.may(each)]
-    return models.Me(
-        name=person.name, roles=roles, engine=asked.service.engine is not None, version=__version__
-    )
+    engine = asked.service.engine is not None
+    return models.Me(name=person.name, roles=roles, engine=engine, version=__version__)
 
 
 async def login(asked: Asked) -> Response:
@@ -31,10 +33,7 @@ async def login(asked: Asked) -> Response:
     person = asked.service.people.by_token(body.token)
     if person is None:
         raise Problem(401, "This token is nobody's.", {"WWW-Authenticate": 'Bearer realm="pure-agent-loop"'})
-    roles = [each for each in ROLES if person.may(each)]
-    engine = asked.service.engine is not None
-    me = models.Me(name=person.name, roles=roles, engine=engine, version=__version__)
-    response = JSONResponse(me.model_dump(mode="json"))
+    response = JSONResponse(_about(person, asked).model_dump(mode="json"))
     response.set_cookie(
         asked.service.people.cookie_name,
         asked.service.people.cookie_for(person),
@@ -81,12 +80,8 @@ async def _tools(asked: Asked) -> models.Tools:
             found.setdefault(tool.name, (tool, []))[1].append(name)
     return models.Tools(
         tools=[
-            models.ToolAbout(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.to_openai_schema()["function"]["parameters"],
-                read_only=tool.read_only,
-                agents=agents,
+            models.ToolAbout.of(
+                tool, parameters=tool.to_openai_schema()["function"]["parameters"], agents=agents
             )
             for tool, agents in found.values()
         ]
@@ -126,17 +121,11 @@ async def _tasks(asked: Asked) -> models.Tasks:
             mine.add(each.session_id)
     return models.Tasks(
         tasks=[
-            models.Task(
-                id=each.id,
-                agent=each.agent,
-                state=each.state,
+            models.Task.of(
+                each,
                 session=each.parent,
                 own_session=each.session_id,
-                created=each.created,
-                ended=each.ended,
                 last_tool=each.last_tool if sight.full else "",
-                calls=each.calls,
-                tokens=each.tokens,
             )
             for each in found
             if asked.person.owns(each.parent) or each.parent in mine

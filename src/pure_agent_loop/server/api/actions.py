@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import Any
 
 from pure_agent_loop.agent import Agent
@@ -22,11 +21,8 @@ from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
 def run_about(info: RunInfo, person: Person) -> models.Run:
     """A run as it is answered. What a failure says may name servers and files: it is for who operates."""
-    plain = asdict(info)
-    for name in ("key", "durable"):
-        del plain[name]
     error = info.error if person.may("operate") or not info.error else "The run failed."
-    return models.Run(**{**plain, "error": error, "first_event": int(info.id.rpartition(":")[2])})
+    return models.Run.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
 
 
 async def send(
@@ -104,7 +100,7 @@ async def give_result(service: Service, person: Person, session: str, body: mode
     return models.Done(run=run or None)
 
 
-def steer(service: Service, person: Person, run_id: str, body: models.Steer) -> models.Done:
+async def steer(service: Service, person: Person, run_id: str, body: models.Steer) -> models.Done:
     """Say something to a run at work."""
     info = service.run_of(person, run_id)
     service.hub.steer(info, body.text, at_end=body.when == "end")
@@ -154,14 +150,10 @@ async def questions_of(service: Service, session: str) -> list[models.Question]:
     """What a session waits for."""
     live = service.hub.live(session)
     return [
-        models.Question(
+        models.Question.of(
+            each,
             session=session,
-            call_id=each.call_id,
-            tool=each.tool,
-            args=each.args,
             commands=simple_commands(each.tool, each.args),
-            reason=each.reason,
-            step=each.step,
             live=live is not None and each.call_id in live.asked,
         )
         for each in await asking.questions(service.hub, session)

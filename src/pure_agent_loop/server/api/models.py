@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOST_TEXT = 400_000
 # Only data: a path would be read with the rights of the server, an address be fetched by it.
@@ -18,7 +21,15 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 AgentName = Annotated[str, Field(min_length=1, max_length=100)]
 Media = Annotated[list[Annotated[str, Field(pattern=DATA_URL)]], Field(max_length=20)]
 Count = Annotated[int, Field(ge=0)]
-Step = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+def _whole(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+# JSON Schema takes 3.0 for a whole number, and so do languages whose numbers are all floats.
+WHOLE = BeforeValidator(_whole)
+Step = Annotated[int, Field(ge=1, le=10_000_000), WHOLE]
 
 
 class Body(BaseModel):
@@ -31,6 +42,17 @@ class Answer(BaseModel):
     """What is answered."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, value: object, **other: Any) -> Self:
+        """What an object says of itself under the same names, and the rest.
+
+        Args:
+            value: The object.
+            other: What it does not have, or has otherwise.
+        """
+        names = [name for name in cls.model_fields if name not in other]
+        return cls(**{name: getattr(value, name) for name in names}, **other)
 
 
 class Query(BaseModel):
@@ -93,7 +115,7 @@ class Fork(Body):
 class Edit(Body):
     """Another message instead of the one behind a step, in a new session that begins as this one did."""
 
-    step: Annotated[int, Field(ge=0, le=10_000_000)]
+    step: Annotated[int, Field(ge=0, le=10_000_000), WHOLE]
     text: Text
     agent: AgentName | None = None
     media: Media = []
@@ -380,21 +402,6 @@ class Schedules(Answer):
     """The schedules."""
 
     schedules: list[ScheduleAbout]
-
-
-class OpenAIErrorAbout(BaseModel):
-    """What went wrong, as clients of OpenAI read it."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """What went wrong below ``/v1``."""
-
-    error: OpenAIErrorAbout
 
 
 class ProblemAbout(BaseModel):

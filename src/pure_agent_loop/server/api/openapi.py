@@ -28,6 +28,21 @@ Events are numbered over a session. A client that comes back names the last numb
 and sees nothing twice, also after a restart of the server."""
 
 
+class OpenAIErrorAbout(BaseModel):
+    """What went wrong, as clients of OpenAI read it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """What went wrong below ``/v1``."""
+
+    error: OpenAIErrorAbout
+
+
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """The document.
 
@@ -54,7 +69,7 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
     bodies = {each.body: None for each in operations if each.body is not None}
     answers = {each.answer: None for each in operations if each.answer is not None}
     wanted: list[Any] = [(each, "validation") for each in bodies]
-    wanted += [(each, "serialization") for each in (*answers, models.ProblemAbout, models.OpenAIError)]
+    wanted += [(each, "serialization") for each in (*answers, models.ProblemAbout, OpenAIError)]
     _, found = models_json_schema(wanted, ref_template=_REF)
     schemas: dict[str, Any] = found["$defs"]
     return schemas
@@ -131,7 +146,7 @@ def _success(each: Operation) -> dict[str, Any]:
 def _problems(each: Operation) -> dict[str, Any]:
     content = {"application/problem+json": {"schema": _ref(models.ProblemAbout)}}
     if each.path.startswith("/v1/"):
-        content = {"application/json": {"schema": _ref(models.OpenAIError)}}
+        content = {"application/json": {"schema": _ref(OpenAIError)}}
     return {
         str(status): {"description": TITLES[status], "content": content}
         for status in sorted({*_ALWAYS, *each.problems})

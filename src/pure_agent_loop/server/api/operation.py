@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -129,9 +129,26 @@ def checked(model: type[M], given: Any, status: int) -> M:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the body"
-        raise Problem(status, f"{place}: {first['msg']}"[:300], param=place) from None
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        # Of the ways in which a value could have been meant, the one that got farthest says most.
+        said = max(found, key=lambda each: len(each["loc"]))
+        place = [*_steps(given, said["loc"])] + [
+            str(each) for each in said["loc"][-1:] if said["type"] == "missing"
+        ]
+        why = said["msg"].removeprefix("Value error, ")
+        where = ".".join(place) or "the body"
+        raise Problem(status, f"{where}: {why}"[:300], param=(place or [where])[0]) from None
+
+
+def _steps(given: Any, place: Sequence[str | int]) -> Iterator[str]:
+    """A place without the names that the types of ours have in it."""
+    for name in place:
+        known: Any = (
+            given if isinstance(given, dict) else range(len(given)) if isinstance(given, list) else ()
+        )
+        if name in known:
+            yield str(name)
+            given = given[name]
 
 
 def _single(request: Request) -> dict[str, str]:

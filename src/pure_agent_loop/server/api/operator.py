@@ -89,9 +89,10 @@ class Audit(Answer):
 
 
 class Working(Answer):
-    """A worker, and how many runs it works on."""
+    """A worker, and how many runs it works on; its host is empty where it is gone."""
 
     name: str
+    host: str
     runs: Count
 
 
@@ -105,7 +106,7 @@ class QueueAbout(Answer):
 
 
 class FleetRun(Answer):
-    """A run of the engine."""
+    """A run of the engine; `handovers`: how often it was left before its end, and taken up again."""
 
     id: str
     agent: str
@@ -114,6 +115,7 @@ class FleetRun(Answer):
     session: str
     created: float
     updated: float
+    handovers: Count
 
 
 class Fleet(Answer):
@@ -233,27 +235,23 @@ async def _audit(asked: Asked) -> Audit:
         for log in logs.values()
         for each in await asyncio.to_thread(history, log, session=session, limit=asked.query.limit)
     ]
-    names = [name for name in AuditEntry.model_fields if name != "args"]
-    return Audit(
-        calls=[
-            AuditEntry(**{name: getattr(each, name) for name in names}, args=to_jsonable(each.args))
-            for each in sorted(found, key=lambda each: each.time)[-asked.query.limit :]
-        ]
-    )
+    newest = sorted(found, key=lambda each: each.time)[-asked.query.limit :]
+    return Audit(calls=[AuditEntry.of(each, args=to_jsonable(each.args)) for each in newest])
 
 
 async def _fleet(asked: Asked) -> Fleet:
     engine = asked.service.engine
     if engine is None:
         raise Problem(404, "There is a fleet only where there is an engine: database= (--database).")
-    tasks, agents = await asyncio.to_thread(engine.fleet, asked.query.limit)
+    tasks, agents, left, hosts = await asyncio.to_thread(engine.fleet, asked.query.limit)
     queues: dict[str, list[str]] = {}
     for agent, queue in sorted(agents.items()):
         queues.setdefault(queue, []).append(agent)
     by = Counter((each.agent, each.status) for each in tasks)
-    workers = Counter(each.worker for each in tasks if each.status == "running" and each.worker)
+    busy = Counter(each.worker for each in tasks if each.status == "running" and each.worker)
+    workers = {**dict.fromkeys(busy, ""), **dict(hosts)}  # one that is gone may still have runs
     return Fleet(
-        workers=[Working(name=name, runs=count) for name, count in sorted(workers.items())],
+        workers=[Working(name=name, host=host, runs=busy[name]) for name, host in sorted(workers.items())],
         queues=[
             QueueAbout(
                 name=name,
@@ -265,14 +263,12 @@ async def _fleet(asked: Asked) -> Fleet:
         ],
         states=dict(Counter(each.status for each in tasks)),
         runs=[
-            FleetRun(
+            FleetRun.of(
+                each,
                 id=each.run_id,
-                agent=each.agent,
                 state=each.status,
-                worker=each.worker,
                 session=each.session_id,
-                created=each.created,
-                updated=each.updated,
+                handovers=left.get(each.run_id, 0),
             )
             for each in tasks
         ],

@@ -86,7 +86,7 @@ async def _get(asked: Asked) -> models.Run:
 
 
 async def _steer(asked: Asked) -> models.Done:
-    return actions.steer(asked.service, asked.person, asked.path["run"], asked.body)
+    return await actions.steer(asked.service, asked.person, asked.path["run"], asked.body)
 
 
 async def _stop(asked: Asked) -> models.Done:

@@ -20,17 +20,8 @@ def _schedules(asked: Asked) -> Any:
 
 def _about(info: Any) -> models.ScheduleAbout:
     schedule = info.schedule
-    return models.ScheduleAbout(
-        name=schedule.name,
-        agent=schedule.agent,
-        prompt=schedule.prompt,
-        cron=schedule.cron,
-        every=schedule.every,
-        timezone=schedule.timezone,
-        enabled=info.next is not None,
-        next=info.next,
-        last=info.last.due if info.last else None,
-    )
+    last = info.last.due if info.last else None
+    return models.ScheduleAbout.of(schedule, enabled=info.next is not None, next=info.next, last=last)
 
 
 async def _list(asked: Asked) -> models.Schedules:

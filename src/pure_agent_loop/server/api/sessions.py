@@ -88,12 +88,10 @@ async def _get(asked: Asked) -> models.Session:
     sight = asked.service.settings.sight_of(asked.person)
     part = list(enumerate(story.entries))[query.after : query.after + query.limit]
     operates = asked.person.may("operate")
-    return models.Session(
+    return models.Session.of(
+        story,
         id=session,
         title=story.title[:_TITLE],
-        model=story.model,
-        steps=story.steps,
-        stop_reason=story.stop_reason,
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
         last_event=last_event,
@@ -104,25 +102,15 @@ async def _get(asked: Asked) -> models.Session:
 
 
 def _entry(number: int, entry: Entry, sight: Sight) -> models.SessionEntry:
-    return models.SessionEntry(
-        index=number,
-        kind=entry.kind,
-        text=entry.text if _is_shown(entry, sight) else "",
-        time=entry.time,
-        step=entry.step,
-        tool=entry.tool,
-        failed=entry.failed,
-        state=entry.state,
-        seconds=entry.seconds,
-    )
+    text = entry.text if _is_shown(entry, sight) else ""
+    return models.SessionEntry.of(entry, index=number, text=text)
 
 
 def _is_shown(entry: Entry, sight: Sight) -> bool:
     if sight.full:
         return True
     if entry.kind in ("call", "result"):
-        shown = sight.tools if isinstance(sight.tools, bool) else entry.tool in sight.tools
-        return shown and not entry.failed
+        return sight.shows(entry.tool) and not entry.failed
     return entry.kind not in _HIDDEN or (entry.kind == "thinking" and sight.reasoning)
 
 

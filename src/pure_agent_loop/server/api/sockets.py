@@ -52,13 +52,8 @@ class Socket:
             "watch": self._watch,
             "unwatch": self._unwatch,
             "message": self._message,
-            "steer": self._steer,
-            "stop": self._stop,
-            "answer": self._answer,
-            "result": self._result,
-            "fork": self._fork,
             "edit": self._edit,
-            "undo": self._undo,
+            **dict.fromkeys(_ACTS, self._act),
         }
 
     async def serve(self) -> None:
@@ -176,25 +171,12 @@ class Socket:
         run, _ = await actions.send(self._service, self._person, body, str(said.get("key", "")))
         return run
 
-    async def _steer(self, said: Mapping[str, Any]) -> models.Done:
-        body = checked(models.Steer, _inner(said), 422)
-        return actions.steer(self._service, self._person, _word(said, "run"), body)
-
-    async def _stop(self, said: Mapping[str, Any]) -> models.Done:
-        body = checked(models.Stop, _inner(said), 422)
-        return await actions.stop(self._service, self._person, _word(said, "run"), body)
-
-    async def _answer(self, said: Mapping[str, Any]) -> models.Done:
-        body = checked(models.Verdict, _inner(said), 422)
-        return await actions.answer(self._service, self._person, _word(said, "session"), body)
-
-    async def _result(self, said: Mapping[str, Any]) -> models.Done:
-        body = checked(models.Result, _inner(said), 422)
-        return await actions.give_result(self._service, self._person, _word(said, "session"), body)
-
-    async def _fork(self, said: Mapping[str, Any]) -> models.Forked:
-        body = checked(models.Fork, _inner(said), 422)
-        return await actions.fork(self._service, self._person, _word(said, "session"), body)
+    async def _act(self, said: Mapping[str, Any]) -> BaseModel:
+        kind, place, act = _ACTS[said["type"]]
+        found: BaseModel = await act(
+            self._service, self._person, _word(said, place), checked(kind, _inner(said), 422)
+        )
+        return found
 
     async def _edit(self, said: Mapping[str, Any]) -> models.Run:
         body = checked(models.Edit, _inner(said), 422)
@@ -202,9 +184,16 @@ class Socket:
         run, _ = await actions.edit(self._service, self._person, *given)
         return run
 
-    async def _undo(self, said: Mapping[str, Any]) -> models.Undone:
-        body = checked(models.Undo, _inner(said), 422)
-        return await actions.undo(self._service, self._person, _word(said, "session"), body)
+
+# What is done to a run or a session: its body by REST, what it is done to, and what does it.
+_ACTS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
+    "steer": (models.Steer, "run", actions.steer),
+    "stop": (models.Stop, "run", actions.stop),
+    "answer": (models.Verdict, "session", actions.answer),
+    "result": (models.Result, "session", actions.give_result),
+    "fork": (models.Fork, "session", actions.fork),
+    "undo": (models.Undo, "session", actions.undo),
+}
 
 
 def _word(said: Mapping[str, Any], name: str) -> str:

@@ -95,7 +95,7 @@ class EventResponse(Response):
         """Send it."""
         self._service.open_viewer(self._person, "sse")
         self._channel.viewers += 1
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(left(receive))
         following = asyncio.ensure_future(self._stream(send))
         try:
             await asyncio.wait({leaving, following}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +135,8 @@ class EventResponse(Response):
             await send({"type": "http.response.body", "body": b""})
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
+    """Wait until a client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

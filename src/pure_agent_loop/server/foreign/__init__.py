@@ -4,6 +4,7 @@ wanted      what is asked, in whatever protocol
 history     messages of the chat-completions protocol, read
 turn        one run of an agent for one request; it ends with its request
 desk        runs at work here, and runs that wait for results of their callers
+items       those of a request for a response
 answers     a run as an answer: whole, or as Server-Sent Events
 chat        /v1/models, /v1/chat/completions
 responses   /v1/responses

@@ -11,19 +11,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.server.api.operation import Asked, Operation
-from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer
+from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer, refused_in_stream
 from pure_agent_loop.server.foreign.chat import STREAM
-from pure_agent_loop.server.foreign.history import IGNORED, ChatMessage, Open, read_messages
+from pure_agent_loop.server.foreign.history import IGNORED, Open, ToolName, read_messages
 from pure_agent_loop.server.foreign.turn import Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
+from pure_agent_loop.server.problems import Problem
 
 
 class ToolAbout(Open):
     """A tool of the page."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    name: ToolName
     description: str = ""
     parameters: dict[str, Any] | None = None
 
@@ -74,21 +76,29 @@ async def _run(asked: Asked) -> Response:
     given = asked.request.query_params.get("agent")
     name = given if given is not None else next(iter(asked.service.hub.agents))
     agent_named(asked, name)
+    try:
+        turn = Turn(asked, _wanted(body, name))
+    except Problem as problem:
+        ids = {"threadId": body.threadId, "runId": body.runId}
+        failed = {"type": "RUN_ERROR", "message": problem.detail, "code": "bad_request"}
+        return refused_in_stream(problem, [{"type": "RUN_STARTED", **ids}, failed])
+    strange = [each for each in body.model_extra or {} if each.isidentifier() and each.isascii()]
+    return StreamedAnswer(turn, _events(turn, body), {IGNORED: ",".join(strange)} if strange else {})
+
+
+def _wanted(body: AguiBody, agent: str) -> Wanted:
     system, messages = read_messages([_message(each) for each in body.messages if each.role not in _SHOWN])
     told = [say("context_item", about=each.description, value=each.value) for each in body.context]
     system = "\n\n".join(filter(None, [system, *told]))
-    tools = [outside_tool(each.name, each.description, each.parameters) for each in body.tools]
     about = {"state": body.state, "forwarded_props": body.forwardedProps, "thread_id": body.threadId}
     metadata = {name: value for name, value in about.items() if value not in (None, {})}
-    turn = Turn(asked, Wanted(name, messages, system, tools, {}, metadata))
-    strange = [each for each in body.model_extra or {} if each.isidentifier() and each.isascii()]
-    return StreamedAnswer(turn, _events(turn, body), {IGNORED: ",".join(strange)} if strange else {})
+    return Wanted(agent, messages, system, [*map(outside_tool, body.tools)], {}, metadata)
 
 
 _SHOWN = ("activity", "reasoning")  # what pages keep for people to see
 
 
-def _message(given: AguiMessage | AguiResult) -> ChatMessage:
+def _message(given: AguiMessage | AguiResult) -> Message:
     calls = None
     if given.toolCalls:
         calls = [{"id": each.get("id"), "function": each.get("function")} for each in given.toolCalls]
@@ -96,9 +106,7 @@ def _message(given: AguiMessage | AguiResult) -> ChatMessage:
     if isinstance(content, list):
         content = [_part(each) for each in content]
     result_of = given.toolCallId if isinstance(given, AguiResult) else None
-    return ChatMessage.model_validate(
-        {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": result_of}
-    )
+    return {"role": given.role, "content": content, "tool_calls": calls, "tool_call_id": result_of}
 
 
 def _part(given: dict[str, Any]) -> dict[str, Any]:

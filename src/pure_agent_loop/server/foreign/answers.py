@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.server.api.streams import left
 from pure_agent_loop.server.foreign.turn import Piece, Turn
 from pure_agent_loop.server.problems import Problem
 
@@ -24,6 +25,20 @@ def frame(content: Mapping[str, Any] | str, name: str = "") -> bytes:
     """An event of a stream."""
     text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"))
     return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+def refused_in_stream(
+    problem: Problem, frames: Iterable[dict[str, Any] | str], headers: Mapping[str, str] | None = None
+) -> Response:
+    """What no schema can say of a request is wrong with it: its protocol tells that as the end of a run.
+
+    Raises:
+        Problem: It is not about the request.
+    """
+    if problem.status not in (400, 422):
+        raise problem
+    body = b"".join(map(frame, frames))
+    return Response(body, headers=dict(headers or {}), media_type="text/event-stream")
 
 
 async def whole(turn: Turn, receive: Receive) -> list[Piece]:
@@ -108,7 +123,7 @@ class StreamedAnswer(Response):
 async def _until_left(turn: Turn, receive: Receive, work: Awaitable[None]) -> None:
     """Do something until it is done; stop the run when its client has left, or the server stops."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(receive))
+    leaving = asyncio.ensure_future(left(receive))
     closing = asyncio.ensure_future(turn.service.closing.wait())
     try:
         await asyncio.wait({working, leaving, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,11 +136,6 @@ async def _until_left(turn: Turn, receive: Receive, work: Awaitable[None]) -> No
         await asyncio.gather(working, leaving, closing, return_exceptions=True)
     if not working.cancelled():
         working.result()
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def json_answer(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -7,13 +7,13 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.server.api.models import Answer
+from pure_agent_loop.server.api.models import WHOLE, Answer
 from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.answers import (
     DONE,
@@ -23,10 +23,19 @@ from pure_agent_loop.server.foreign.answers import (
     text_in,
     whole,
 )
-from pure_agent_loop.server.foreign.history import ChatMessage, Open, check_fields, chosen, read_messages
+from pure_agent_loop.server.foreign.history import (
+    ChatMessage,
+    Choice,
+    Open,
+    ToolName,
+    check_fields,
+    chosen,
+    read_messages,
+    refused_fields,
+)
 from pure_agent_loop.server.foreign.turn import OutsideCall, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.server.problems import not_found
 
 # Fields of the protocol that cannot be done here, with the values that ask for nothing.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -51,7 +60,7 @@ PASSED = (
     "top_p", "user", "verbosity",
 )  # fmt: skip
 Number = Annotated[float | None, Field(ge=-2, le=2)]
-Tokens = Annotated[int | None, Field(ge=1)]
+Tokens = Annotated[int | None, Field(ge=1), WHOLE]
 
 
 class StreamOptions(Open):
@@ -60,32 +69,54 @@ class StreamOptions(Open):
     include_usage: bool | None = None
 
 
-class ChatBody(Open):
-    """A request for a chat completion. A field that is not listed here is refused, if the protocol has it."""
+class FunctionAbout(Open):
+    """A function of the caller."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(Open):
+    """A tool of the caller."""
+
+    type: Literal["function"]
+    function: FunctionAbout
+
+
+class Asking(Open):
+    """What both protocols have."""
 
     model: str
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    frequency_penalty: Number = None
-    presence_penalty: Number = None
-    temperature: Number = None
+    tool_choice: Choice | None = None
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     top_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    logit_bias: dict[str, float] | None = None
-    max_completion_tokens: Tokens = None
-    max_tokens: Tokens = None
     metadata: dict[str, str] | None = None
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+
+
+class ChatBody(Asking):
+    """A request for a chat completion. A field that is not listed here is refused, if the protocol has it."""
+
+    model_config = refused_fields(REFUSED)
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    stream_options: StreamOptions | None = None
+    tools: list[ChatTool] | None = None
+    frequency_penalty: Number = None
+    presence_penalty: Number = None
+    logit_bias: dict[str, float] | None = None
+    max_completion_tokens: Tokens = None
+    max_tokens: Tokens = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
-    safety_identifier: str | None = None
-    seed: int | None = None
+    seed: Annotated[int | None, WHOLE] = None
     stop: str | list[str] | None = None
-    user: str | None = None
     verbosity: str | None = None
 
 
@@ -147,18 +178,12 @@ async def _chat(asked: Asked) -> Response:
 def _wanted(asked: Asked, body: ChatBody) -> Wanted:
     agent = agent_named(asked, body.model)
     system, messages = read_messages(body.messages)
-    tools, fields = chosen(body.tool_choice, [*map(_tool, body.tools or ())], list(agent.tools))
+    given = [outside_tool(each.function) for each in body.tools or ()]
+    tools, fields = chosen(body.tool_choice, given, list(agent.tools))
     for name in PASSED:
         if (value := getattr(body, name)) is not None:
             fields[name] = value
     return Wanted(body.model, messages, system, tools, fields, {"user": body.user} if body.user else {})
-
-
-def _tool(given: dict[str, Any]) -> Any:
-    function = given.get("function")
-    if given.get("type") != "function" or not isinstance(function, dict):
-        raise Problem(400, "tools: only those of the type 'function' are supported.", param="tools")
-    return outside_tool(function.get("name"), function.get("description"), function.get("parameters"))
 
 
 async def _chunks(turn: Turn, about: dict[str, Any], *, with_usage: bool) -> Frames:

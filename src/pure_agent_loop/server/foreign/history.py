@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.media import media_parts
+from pure_agent_loop.server.api.operation import checked
 from pure_agent_loop.server.problems import Problem
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
@@ -23,13 +24,139 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class ChatMessage(Open):
-    """A message."""
+def refused_fields(refused: Mapping[str, Collection[Any]]) -> ConfigDict:
+    """The document says which values of fields that cannot be done are taken: those that ask for nothing."""
+    about = {name: {"enum": [None, *harmless]} for name, harmless in refused.items()}
+    return ConfigDict(json_schema_extra=lambda schema: schema["properties"].update(about))
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[dict[str, Any]] | None = None
-    tool_calls: list[dict[str, Any]] | None = None
-    tool_call_id: str | None = None
+
+# Parts of a request whose further fields are refused as soon as they say something.
+ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
+
+
+def _is_data(url: str) -> str:
+    if not url.lower().startswith("data:"):
+        raise ValueError("send images as data: URLs; addresses are not fetched")
+    return url
+
+
+# An address would be fetched with the rights of a server.
+DataUrl = Annotated[str, AfterValidator(_is_data), Field(json_schema_extra={"pattern": "^[dD][aA][tT][aA]:"})]
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class TextPart(Open):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class RefusalPart(Open):
+    """What a model said instead of an answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class ImageUrl(Open):
+    """An image."""
+
+    url: DataUrl
+
+
+class ImagePart(Open):
+    """An image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class FileData(Open):
+    """A PDF."""
+
+    file_data: str
+    filename: str | None = None
+
+
+class FilePart(Open):
+    """A PDF."""
+
+    type: Literal["file"]
+    file: FileData
+
+
+class AudioData(Open):
+    """A sound, in base64."""
+
+    data: str
+    format: str
+
+
+class AudioPart(Open):
+    """A sound."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+
+class Function(Open):
+    """What is called; its arguments are JSON."""
+
+    name: str
+    arguments: str
+
+
+class ChatCall(Open):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class SystemMessage(Open):
+    """What the caller says to the model."""
+
+    role: Literal["system", "developer"]
+    content: str | list[TextPart]
+
+
+_UserPart = Annotated[TextPart | ImagePart | FilePart | AudioPart, Field(discriminator="type")]
+
+
+class UserMessage(Open):
+    """A message of the user."""
+
+    role: Literal["user"]
+    content: str | list[_UserPart]
+
+
+class AssistantMessage(Open):
+    """What the model said."""
+
+    role: Literal["assistant"]
+    content: str | list[Annotated[TextPart | RefusalPart, Field(discriminator="type")]] | None = None
+    tool_calls: list[ChatCall] | None = None
+
+
+class ToolMessage(Open):
+    """The result of a call."""
+
+    role: Literal["tool"]
+    tool_call_id: Annotated[str, Field(min_length=1)]
+    content: str | list[TextPart]
+
+
+ChatMessage = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
+]
+
+
+class _Messages(BaseModel):
+    """Messages, also those that were put together from another protocol."""
+
+    messages: list[ChatMessage]
 
 
 def check_fields(body: Open, refused: Mapping[str, Collection[Any]]) -> dict[str, str]:
@@ -71,7 +198,7 @@ def refuse(extra: Mapping[str, Any] | None, place: str) -> None:
             raise Problem(400, f"{place}.{name} is not supported here. Leave it out.", param=place)
 
 
-def read_messages(given: Iterable[ChatMessage]) -> tuple[str, list[Message]]:
+def read_messages(given: Sequence[ChatMessage | Mapping[str, Any]]) -> tuple[str, list[Message]]:
     """Messages, those of the system apart: they all are said before the others.
 
     Raises:
@@ -79,78 +206,63 @@ def read_messages(given: Iterable[ChatMessage]) -> tuple[str, list[Message]]:
     """
     system: list[str] = []
     found: list[Message] = []
-    for number, each in enumerate(given):
-        place = f"messages[{number}]"
-        content = _content(each.content, place, with_media=each.role == "user")
-        if each.role in ("system", "developer"):
-            system.append(plain_text(content))
+    for number, each in enumerate(checked(_Messages, {"messages": given}, 400).messages):
+        if isinstance(each, SystemMessage):
+            system.append(plain_text(each.content))
             continue
-        message: Message = {"role": each.role, "content": content}
-        if each.role == "tool":
-            if not each.tool_call_id:
-                raise Problem(400, f"{place}: a message of a tool needs its tool_call_id.", param="messages")
+        message: Message = {"role": each.role, "content": _content(each, f"messages[{number}]")}
+        if isinstance(each, ToolMessage):
             message["tool_call_id"] = each.tool_call_id
-        elif each.content is None and not (each.role == "assistant" and each.tool_calls):
-            raise Problem(400, f"{place}: it has no content.", param="messages")
-        if each.role == "assistant" and each.tool_calls:
-            message["tool_calls"] = [_call(call, place) for call in each.tool_calls]
+        if isinstance(each, AssistantMessage) and each.tool_calls:
+            message["tool_calls"] = [_call(call) for call in each.tool_calls]
         found.append(message)
     return "\n\n".join(filter(None, system)), found
 
 
-def plain_text(content: str | list[dict[str, Any]]) -> str:
+def plain_text(content: str | list[Any] | None) -> str:
     """The text of a content."""
-    return content if isinstance(content, str) else "".join(each.get("text", "") for each in content)
+    if isinstance(content, str):
+        return content
+    return "".join(each.refusal if each.type == "refusal" else each.text for each in content or ())
 
 
-def _content(given: str | list[dict[str, Any]] | None, place: str, *, with_media: bool) -> Any:
-    if not isinstance(given, list):
-        return given or ""
-    parts: list[dict[str, Any]] = []
-    for part in given:
-        kind = part.get("type")
-        if kind in ("text", "refusal") and isinstance(part.get(kind), str):
-            parts.append({"type": "text", "text": part[kind]})
-        elif kind in ("image_url", "file", "input_audio") and with_media:
-            parts += media_of(part, place)
-        else:
-            raise Problem(
-                400, f"{place}: a part of the type {kind!r:.40} is not supported.", param="messages"
-            )
-    if any(each["type"] != "text" for each in parts):
-        return parts
-    return "".join(each["text"] for each in parts)
-
-
-def media_of(part: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """An image or a file, checked. Only data: an address would be fetched with the rights of a server.
-
-    Raises:
-        Problem: It cannot be sent.
-    """
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, Mapping) else None
-    if part.get("type") == "image_url" and not str(url).lower().startswith("data:"):
-        raise Problem(
-            400, f"{place}: send images as data: URLs; addresses are not fetched.", param="messages"
-        )
+def _content(message: UserMessage | AssistantMessage | ToolMessage, place: str) -> str | list[dict[str, Any]]:
+    content = message.content
+    if not isinstance(content, list) or all(isinstance(each, TextPart | RefusalPart) for each in content):
+        return plain_text(content)
     try:
-        return media_parts([part])
+        return [
+            part
+            for each in content
+            for part in (
+                [{"type": "text", "text": each.text}]
+                if isinstance(each, TextPart)
+                else media_parts([each.model_dump(exclude_none=True)])
+            )
+        ]
     except PureAgentLoopError as error:
         raise Problem(400, f"{place}: {safe_str(error)}", param="messages") from error
 
 
-def _call(given: Mapping[str, Any], place: str) -> dict[str, Any]:
-    function = given.get("function")
-    if not isinstance(given.get("id"), str) or not isinstance(function, Mapping):
-        raise Problem(400, f"{place}: a tool call needs its id and its function.", param="messages")
-    named = {name: function.get(name) for name in ("name", "arguments")}
-    if not all(isinstance(value, str) for value in named.values()):
-        raise Problem(400, f"{place}: a function has a name and arguments, both texts.", param="messages")
-    return {"id": given["id"], "type": "function", "function": named}
+def _call(given: ChatCall) -> dict[str, Any]:
+    function = {"name": given.function.name, "arguments": given.function.arguments}
+    return {"id": given.id, "type": "function", "function": function}
 
 
-def chosen(choice: Any, tools: list[Tool], own: Collection[Any]) -> tuple[list[Tool], dict[str, Any]]:
+class ToolChoice(Open):
+    """One tool of the request, as both protocols of OpenAI name it."""
+
+    type: Literal["function"]
+    name: str | None = None
+    function: Annotated[dict[str, Any], Field(json_schema_extra={"required": ["name"]})] | None = None
+
+
+Choice = Literal["none", "auto", "required"] | ToolChoice
+
+
+def chosen(
+    choice: Choice | None, tools: list[Tool], own: Collection[Any]
+) -> tuple[list[Tool], dict[str, Any]]:
     """The tools to offer, and what the model is told of choosing among them.
 
     Args:
@@ -174,8 +286,7 @@ def chosen(choice: Any, tools: list[Tool], own: Collection[Any]) -> tuple[list[T
                 code="unsupported_parameter",
             )
         return tools, {"tool_choice": "required"}
-    about = choice.get("function", choice) if isinstance(choice, Mapping) else None
-    name = about.get("name") if isinstance(about, Mapping) and choice.get("type") == "function" else None
+    name = choice.name or (choice.function or {}).get("name")
     if not any(each.name == name for each in tools):
         raise Problem(400, "tool_choice names no tool of the request.", param="tool_choice")
     return tools, {"tool_choice": {"type": "function", "function": {"name": name}}}

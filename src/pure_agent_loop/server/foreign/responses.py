@@ -6,28 +6,27 @@ import json
 import secrets
 import time
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
-from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Answer
 from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer, json_answer, whole
-from pure_agent_loop.server.foreign.chat import STREAM, Tokens
+from pure_agent_loop.server.foreign.chat import STREAM, Asking, FunctionAbout, Tokens
 from pure_agent_loop.server.foreign.history import (
-    ChatMessage,
+    ONLY_NULLS,
     Open,
     check_fields,
     chosen,
     read_messages,
     refuse,
+    refused_fields,
 )
+from pure_agent_loop.server.foreign.items import Item, messages_of
 from pure_agent_loop.server.foreign.turn import OutsideCall, Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem
-from pure_agent_loop.tool import Tool
 
 # Fields of the protocol that cannot be done here, with the values that ask for nothing. Nothing is kept, so
 # there is no response to go on from: a request brings its history.
@@ -59,36 +58,35 @@ PASSED = (
 class Reasoning(Open):
     """How much a model thinks."""
 
+    model_config = ONLY_NULLS
     effort: str | None = None
 
 
 class TextOptions(Open):
     """What the text is to be."""
 
+    model_config = ONLY_NULLS
     format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
-class ResponsesBody(Open):
+class ResponsesTool(FunctionAbout):
+    """A tool of the caller."""
+
+    type: Literal["function"]
+
+
+class ResponsesBody(Asking):
     """A request for a response. A field that is not listed here is refused, if the protocol has it."""
 
-    model: str
-    input: str | Annotated[list[dict[str, Any]], Field(min_length=1)]
+    model_config = refused_fields(REFUSED)
+
+    input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
-    stream: bool | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: list[ResponsesTool] | None = None
     max_output_tokens: Tokens = None
-    metadata: dict[str, str] | None = None
-    parallel_tool_calls: bool | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
     reasoning: Reasoning | None = None
-    safety_identifier: str | None = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     text: TextOptions | None = None
-    top_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    user: str | None = None
 
 
 class ResponseAbout(Answer):
@@ -132,8 +130,8 @@ async def _respond(asked: Asked) -> Response:
 
 def _wanted(asked: Asked, body: ResponsesBody) -> Wanted:
     agent = agent_named(asked, body.model)
-    system, messages = read_messages(_messages(body.input))
-    tools, fields = chosen(body.tool_choice, [*map(_tool, body.tools or ())], list(agent.tools))
+    system, messages = read_messages(messages_of(body.input))
+    tools, fields = chosen(body.tool_choice, [*map(outside_tool, body.tools or ())], list(agent.tools))
     fields |= {name: getattr(body, name) for name in PASSED if getattr(body, name) is not None}
     if body.max_output_tokens is not None:
         fields["max_tokens"] = body.max_output_tokens
@@ -154,57 +152,6 @@ def _format(given: dict[str, Any] | None) -> dict[str, Any]:
     about = {name: value for name, value in given.items() if name != "type"}
     named = {"json_schema": about} if given.get("type") == "json_schema" else about
     return {"response_format": {"type": given.get("type"), **named}}
-
-
-def _tool(given: dict[str, Any]) -> Tool:
-    if given.get("type") != "function":
-        raise Problem(400, "tools: only those of the type 'function' are supported.", param="tools")
-    return outside_tool(given.get("name"), given.get("description"), given.get("parameters"))
-
-
-def _messages(given: str | list[dict[str, Any]]) -> list[ChatMessage]:
-    """Items as messages: calls that stand together are one message."""
-    if isinstance(given, str):
-        return [ChatMessage(role="user", content=given)]
-    found: list[Message] = []
-    for number, item in enumerate(given):
-        kind, place = item.get("type", "message"), f"input[{number}]"
-        if kind == "function_call":
-            if not found or found[-1]["role"] != "assistant":
-                found.append({"role": "assistant"})
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            found[-1].setdefault("tool_calls", []).append({"id": item.get("call_id"), "function": function})
-        elif kind == "function_call_output":
-            output = _parts(item.get("output"), place)
-            found.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
-        elif kind == "message":
-            found.append({"role": item.get("role"), "content": _parts(item.get("content"), place)})
-        elif kind != "reasoning":  # which models think of anew
-            raise Problem(400, f"{place}: an item of the type {kind!r:.40} is not supported.", param="input")
-    try:
-        return [ChatMessage.model_validate(each) for each in found]
-    except ValueError as error:
-        raise Problem(400, "input: a message needs a role and content.", param="input") from error
-
-
-def _parts(given: Any, place: str) -> Any:
-    if not isinstance(given, list):
-        return given
-    found: list[dict[str, Any]] = []
-    for part in given:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("input_text", "output_text"):
-            found.append({"type": "text", "text": part.get("text")})
-        elif kind == "refusal":
-            found.append(part)
-        elif kind == "input_image":
-            found.append({"type": "image_url", "image_url": {"url": part.get("image_url")}})
-        elif kind == "input_file":
-            names = {name: part[name] for name in ("filename", "file_data") if name in part}
-            found.append({"type": "file", "file": names})
-        else:
-            raise Problem(400, f"{place}: a part of the type {kind!r:.40} is not supported.", param="input")
-    return found
 
 
 class _Response:
@@ -231,6 +178,7 @@ class _Response:
     def about(self, status: str) -> dict[str, Any]:
         """It, as it stands."""
         body, turn = self._body, self._turn
+        given = body.model_dump(mode="json", include={"tools", "tool_choice"}, exclude_none=True)
         why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(turn.finish)
         return {
             "id": self._id,
@@ -240,8 +188,8 @@ class _Response:
             "model": body.model,
             "output": self._output,
             "parallel_tool_calls": body.parallel_tool_calls is not False,
-            "tool_choice": body.tool_choice or "auto",
-            "tools": body.tools or [],
+            "tool_choice": given.get("tool_choice", "auto"),
+            "tools": given.get("tools", []),
             "error": {"code": "server_error", "message": turn.error} if turn.error else None,
             "incomplete_details": {"reason": why} if why else None,
             "instructions": body.instructions,

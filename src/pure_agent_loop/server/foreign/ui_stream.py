@@ -11,14 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Body
 from pure_agent_loop.server.api.operation import Asked, Operation
 from pure_agent_loop.server.foreign.agui import ToolAbout
-from pure_agent_loop.server.foreign.answers import DONE, Frames, StreamedAnswer
+from pure_agent_loop.server.foreign.answers import DONE, Frames, StreamedAnswer, refused_in_stream
 from pure_agent_loop.server.foreign.chat import STREAM
-from pure_agent_loop.server.foreign.history import ChatMessage, Open, read_messages
+from pure_agent_loop.server.foreign.history import Open, read_messages
 from pure_agent_loop.server.foreign.turn import Finish, Piece, Turn, agent_named
 from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
+from pure_agent_loop.server.problems import Problem
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _ENDS: dict[Finish, str] = {"tool_calls": "tool-calls", "content_filter": "content-filter"}
@@ -58,17 +60,21 @@ async def _chat(asked: Asked) -> Response:
     body: UiBody = asked.body
     name = body.agent if body.agent is not None else next(iter(asked.service.hub.agents))
     agent_named(asked, name)
-    system, messages = read_messages([made for each in body.messages for made in _messages(each)])
-    tools = [outside_tool(each.name, each.description, each.parameters) for each in body.tools]
-    turn = Turn(asked, Wanted(name, messages, system, tools, {}, {"chat_id": body.id} if body.id else {}))
+    try:
+        system, messages = read_messages([made for each in body.messages for made in _messages(each)])
+        tools = [*map(outside_tool, body.tools)]
+        turn = Turn(asked, Wanted(name, messages, system, tools, {}, {"chat_id": body.id} if body.id else {}))
+    except Problem as problem:
+        failed: list[Any] = [{"type": "start"}, {"type": "error", "errorText": problem.detail}, DONE]
+        return refused_in_stream(problem, failed, HEADERS)
     last = body.messages[-1]
     message_id = last.id if last.role == "assistant" and last.id else f"msg_{secrets.token_hex(12)}"
     return StreamedAnswer(turn, _events(turn, message_id), HEADERS)
 
 
-def _messages(given: UiMessage) -> list[ChatMessage]:
+def _messages(given: UiMessage) -> list[Message]:
     """A message as messages: what an assistant said, called and was told stands in one here."""
-    found: list[ChatMessage] = []
+    found: list[Message] = []
     open_ = _OpenMessage(given.role)
     for each in given.parts:
         kind, part = each.type, each.model_dump()
@@ -90,12 +96,12 @@ class _OpenMessage:
         self._role = role
         self.content: list[dict[str, Any]] = []
         self.calls: list[dict[str, Any]] = []
-        self.results: list[ChatMessage] = []
+        self.results: list[Message] = []
 
-    def close(self) -> list[ChatMessage]:
+    def close(self) -> list[Message]:
         """What there was; it is empty then."""
         made = {"role": self._role, "content": self.content or None, "tool_calls": self.calls or None}
-        found = [ChatMessage.model_validate(made)] if self.content or self.calls else []
+        found = [made] if self.content or self.calls else []
         found += self.results
         self.content, self.calls, self.results = [], [], []
         return found
@@ -108,7 +114,7 @@ def _file(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "file", "file": {"file_data": url, "filename": part.get("filename") or "file"}}
 
 
-def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[ChatMessage]) -> None:
+def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[Message]) -> None:
     call_id, state = part.get("toolCallId"), part.get("state")
     name = part.get("toolName") if part["type"] == "dynamic-tool" else part["type"].removeprefix("tool-")
     calls.append(
@@ -117,7 +123,7 @@ def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[C
     if state in ("output-available", "output-error") and isinstance(call_id, str):
         output = part.get("output") if state == "output-available" else part.get("errorText")
         text = output if isinstance(output, str) else json.dumps(output)
-        results.append(ChatMessage(role="tool", tool_call_id=call_id, content=text))
+        results.append({"role": "tool", "tool_call_id": call_id, "content": text})
 
 
 async def _events(turn: Turn, message_id: str) -> Frames:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
@@ -77,18 +77,25 @@ class Wanted:
         return made
 
 
-def outside_tool(name: Any, description: Any, parameters: Any) -> Tool:
+class _ToolAbout(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def parameters(self) -> dict[str, Any] | None: ...
+
+
+def outside_tool(given: _ToolAbout) -> Tool:
     """A tool of the caller: the model calls it, and the caller does the work.
 
     Raises:
         Problem: It is none.
     """
-    schema = {"type": "object", "properties": {}} if parameters is None else parameters
-    if not (isinstance(name, str) and isinstance(description, str | None) and isinstance(schema, dict)):
-        why = "tools: a tool has a name, a description as text, and parameters as a JSON Schema."
-        raise Problem(400, why, param="tools")
+    schema = {"type": "object", "properties": {}} if given.parameters is None else given.parameters
     try:
-        return Tool(None, name=name, description=description or "", parameters=schema, external=True)
+        about = given.description or ""
+        return Tool(None, name=given.name, description=about, parameters=schema, external=True)
     except ConfigError as error:
         raise Problem(400, safe_str(error), param="tools") from error
 

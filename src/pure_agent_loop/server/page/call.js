@@ -15,8 +15,18 @@ export function Call({ item, rev }) {
       <span class="tool">${item.tool}</span> <span class="brief">${head}</span>
       <span class="time">${item.seconds !== undefined && item.seconds !== null ? seconds(item.seconds) : item.state === "done" ? "" : t(item.state)}</span></summary>
     ${isOpen && html`<${Inside} item=${item} rev=${rev} />`}
-  </details>`;
+  </details>${item.files && html`<${Files} files=${item.files} />`}`;
 }
+
+// What a tool gave beside text: pictures and sounds as such, everything else to save. The server says what is what.
+export function Files({ files }) {
+  return html`<div class="item files">${files.map((each) => html`<figure key=${each.number}>
+    ${each.media_type.startsWith("image/") && html`<img src=${each.url} alt=${t("fileOf", { tool: each.tool })} loading="lazy" />`}
+    ${each.media_type.startsWith("audio/") && html`<audio src=${each.url} controls preload="none" aria-label=${each.name}></audio>`}
+    <figcaption><a href=${each.url} download=${each.name}>${each.name}</a> <span class="dim">${size(each.bytes)}</span></figcaption></figure>`)}</div>`;
+}
+
+const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
 
 function Inside({ item }) {
   return html`<div class="inside">

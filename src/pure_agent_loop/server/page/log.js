@@ -3,16 +3,16 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
-import { Call } from "./call.js";
+import { Call, Files } from "./call.js";
 import { Questions } from "./questions.js";
 
-const AT_ONCE = 120, NEAR_END = 80;
+const AT_ONCE = 120, NEAR_END = 80, A_MOMENT = 500;
 
 export function Log() {
   const view = store.view.value, items = view.items.value;
   const [about, setAbout] = useState({ view, shown: AT_ONCE });
   const shown = about.view === view ? about.shown : AT_ONCE;
-  const place = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef(0);
+  const place = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef({ top: 0, height: 0 }), touched = useRef(-1e9);
   const [isAway, setAway] = useState(false);
   const version = view.version.value, asked = store.questions.value.length;
   useLayoutEffect(() => {
@@ -30,14 +30,17 @@ export function Log() {
   const scrolled = () => {
     const box = place.current;
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
-    if (isNear || box.scrollTop < last.current) isAtEnd.current = isNear; // only a person goes up; growing is no move
-    last.current = box.scrollTop;
+    // Only a person goes up. What shrinks and grows again between two drawings looks like that, but nobody touched anything.
+    const isPerson = box.scrollHeight === last.current.height || performance.now() - touched.current < A_MOMENT;
+    if (isNear || (box.scrollTop < last.current.top && isPerson)) isAtEnd.current = isNear;
+    last.current = { top: box.scrollTop, height: box.scrollHeight };
     if (isAway === isAtEnd.current) setAway(!isAtEnd.current);
   };
+  const touch = () => { touched.current = performance.now(); };
   const more = () => { before.current = place.current.scrollHeight; setAbout({ view, shown: shown + AT_ONCE }); };
   const end = () => { place.current.scrollTop = place.current.scrollHeight; };
   const isEmpty = items.length === 0 && !store.current.value;
-  return html`<div class="log-frame"><section class="log" ref=${place} onScroll=${scrolled} tabindex="0" aria-label=${t("log")}>
+  return html`<div class="log-frame"><section class="log" ref=${place} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
     <div class="column">
       ${isEmpty && html`<div class="welcome"><img src="/assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2><p>${t("welcomeHint")}</p></div>`}
       ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
@@ -54,6 +57,7 @@ function Item({ item }) {
   if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} /></article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
+  if (item.kind === "files") return html`<${Files} files=${item.files} />`;
   if (item.kind === "error") return html`<p class="item error" role="alert">${item.plain}</p>`;
   if (item.kind === "end") return html`<${End} item=${item} />`;
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;

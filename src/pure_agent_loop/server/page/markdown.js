@@ -15,7 +15,21 @@ const RULES = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "src", "alt", "title"
 const COLOURS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 
 const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
+const formula = (name, level, start, rule) => ({
+  name, level,
+  start: (text) => { const at = text.search(start); return at < 0 ? undefined : at; },
+  tokenizer: (text) => {
+    const found = rule.exec(text);
+    return found ? { type: name, raw: found[0], tex: (found[1] ?? found[2]).trim(), isDisplay: level === "block" || /^(\$\$|\\\[)/.test(found[0]) } : undefined;
+  },
+  renderer: ({ tex, isDisplay }) => `<code data-lang="${isDisplay ? DISPLAY : INLINE}">${escaped(tex)}</code>`,
+});
+const INLINE = "tex-inline", DISPLAY = "tex-display";
 marked.use({
+  // A sum of money is no formula: nothing but its text stands at its signs, and no figure behind it.
+  extensions: [formula("formulas", "block", /^ {0,3}(\$\$|\\\[)/m, /^ {0,3}(?:\$\$([^$]+?)\$\$|\\\[([^]+?)\\\])[ \t]*(?:\n|$)/),
+    formula("formula", "inline", /\$|\\[([]/, /^(?:\$\$([^$\n]+?)\$\$|\\[([]([^\n]+?)\\[)\]])/),
+    formula("money", "inline", /\$/, /^\$((?![\s$])(?:[^$\n\\`]|\\[^\n])*?[^\s$\\])\$(?![\d$\w])/)],
   gfm: true,
   breaks: false,
   renderer: {
@@ -90,7 +104,11 @@ function finish(block) {
     table.replaceWith(frame);
     frame.append(table);
   }
-  for (const code of block.querySelectorAll("pre > code")) code.parentNode.replaceWith(codeBox(code.textContent, code.dataset.lang || ""));
+  for (const code of block.querySelectorAll(`code[data-lang="${INLINE}"], code[data-lang="${DISPLAY}"], pre > code[data-lang="math"]`)) {
+    const isDisplay = code.dataset.lang !== INLINE, place = code.parentNode.localName === "pre" ? code.parentNode : code;
+    import("./math.js").then((math) => math.draw(place, code.textContent, isDisplay)).catch(() => {}); // its source, then
+  }
+  for (const code of block.querySelectorAll("pre > code:not([data-lang='math'])")) code.parentNode.replaceWith(codeBox(code.textContent, code.dataset.lang || ""));
 }
 
 // Code with its language, a button to copy it, and colours where the language is known.

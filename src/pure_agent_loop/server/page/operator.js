@@ -89,9 +89,9 @@ export function Fleet() {
   const state = (each) => html`<span class="badge ${each}">${each}</span>`;
   return html`<section class="panel fleet" aria-label=${t("fleet")}>
     <p class="legend">${Object.entries(fleet.states).map(([name, count]) => html`<span key=${name}>${state(name)} ${count}</span>`)}</p>
-    ${table(t("workers"), [t("worker"), t("running")], fleet.workers.map((each) => [each.name, each.runs]))}
+    ${table(t("workers"), [t("worker"), t("host"), t("running")], fleet.workers.map((each) => [each.name, each.host || t("gone"), each.runs]))}
     ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((each) => [each.name, each.agents.join(", "), each.pending, each.running]))}
     ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next")], (planned?.schedules || []).map((each) => [each.name, each.agent, each.cron ? `${each.cron} (${each.timezone})` : seconds(each.every), each.next ? new Date(each.next * 1000).toLocaleString() : t("paused")]))}
-    ${table(t("runs"), [t("state"), t("agent"), t("worker"), t("updated")], fleet.runs.slice(0, 50).map((each) => [state(each.state), each.agent, each.worker, new Date(each.updated * 1000).toLocaleTimeString()]))}
+    ${table(t("runs"), [t("state"), t("agent"), t("worker"), t("handovers"), t("updated")], fleet.runs.slice(0, 50).map((each) => [state(each.state), each.agent, each.worker, each.handovers || "", new Date(each.updated * 1000).toLocaleTimeString()]))}
   </section>`;
 }

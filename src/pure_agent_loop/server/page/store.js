@@ -19,7 +19,7 @@ export const mayOperate = () => me.value.roles.includes("operate");
 export const sideOpen = signal(false);
 
 const asked = /[#&]s=([\w.-]+)/.exec(location.hash)?.[1]; // the session in the address, before it follows `current`
-let queue = [], isDue = false;
+let queue = [], isDue = false, hasFiles = false;
 
 function told(event) {
   queue.push(event);
@@ -33,6 +33,8 @@ function flush() {
   view.value.take(events);
   if (events.some((each) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(each.type))) loadQuestions();
   if (events.some((each) => ["run_start", "run_end", "run_state"].includes(each.type))) loadSessions();
+  if (events.some((each) => each.type === "run_end" || each.type === "run_state" || (each.type === "step_end" && hasFiles))) loadFiles();
+  hasFiles = events.findLastIndex((each) => each.data.has_files) > events.findLastIndex((each) => each.type === "step_end");
 }
 
 export const wire = new Wire({
@@ -106,6 +108,12 @@ export const loadQuestions = oneAtATime(async () => {
   if (session === current.value) questions.value = found.questions;
 });
 
+// What tools gave beside text: it can be had as soon as the step has ended.
+export const loadFiles = oneAtATime(async () => {
+  const session = current.value, shown = view.value;
+  if (session) shown.takeFiles(session, (await api("GET", `/api/sessions/${session}/files`)).files);
+});
+
 export function fresh() {
   wire.unwatch();
   queue = [];
@@ -127,6 +135,7 @@ export const open = guarded(async (session, isReset = false) => {
   made.fromEntries(isWhole ? entries.filter((each) => each.time < runs.at(-1).created) : entries);
   if (runs.length) await watchSoon(session, isWhole ? 0 : about.last_event);
   loadQuestions();
+  loadFiles();
 });
 
 async function entriesOf(session) {

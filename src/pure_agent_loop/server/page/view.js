@@ -10,6 +10,7 @@ export class View {
     this.said = signal(""); // what a screen reader is told: finished things only
     this.version = signal(0);
     this.calls = new Map();
+    this.files = new Set();
     this.open = new Map(); // pieces of the open step, by kind
     this.serial = 0;
     this.due = new Set();
@@ -134,6 +135,17 @@ export class View {
     if (!item) return;
     Object.assign(item, { result: data.result, state: data.is_error ? "failed" : "done", seconds: data.duration });
     this.changed(item);
+  }
+
+  // Those of a conversation that is put together from its records have no ids: they stand at its end.
+  takeFiles(session, files) {
+    for (const each of files) {
+      const item = this.calls.get(each.call_id), about = { ...each, url: `/api/sessions/${session}/files/${each.number}` };
+      if (this.files.has(each.number)) continue;
+      this.files.add(each.number);
+      if (item) { item.files = [...(item.files || []), about]; this.changed(item); } else this.add("files", { files: [about] });
+    }
+    this.take([]);
   }
 
   on_progress(data) {
