@@ -26,6 +26,7 @@ from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents import SubagentManager
+    from pure_agent_loop.toolbox import Workspace
 
 NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
 
@@ -64,13 +65,19 @@ class Toolset:
 
 
 def make_toolset(
-    options: argparse.Namespace, workspace: Path, output: Output, *, trusted: bool = False
+    options: argparse.Namespace,
+    workspace: Path,
+    output: Output,
+    *,
+    trusted: bool = False,
+    files: Workspace | None = None,
 ) -> Toolset:
     """The tools that the options ask for.
 
     Args:
         output: Where to say what cannot be had.
         trusted: Whether the folder's own skills may be used.
+        files: What the tools for files stand on, if not on the folder itself.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
@@ -84,13 +91,13 @@ def make_toolset(
         check_workspace(workspace)
     subagents = _subagents(options, workspace)
     if options.tools == "read":
-        read = [*starter_tools(workspace), *own]
+        read = [*starter_tools(files or workspace), *own]
         return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
     shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
-    tools = [*workspace_tools(workspace, shell=False), calculator, *commands, Fetch().tool()]
+    tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
     extras = [*TodoList().tools(), *_skills(workspace, output, trusted=trusted)]
     tools += extras
     if names is not None:

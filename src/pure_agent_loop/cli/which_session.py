@@ -16,6 +16,7 @@ from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.task import Answer
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.media import MediaItem
 from pure_agent_loop.sessions import (
     JsonlStore,
     SessionInfo,
@@ -90,7 +91,7 @@ class Place:
         say: Callable[[str], None],
         *,
         inbox: Inbox | None = None,
-        media: Sequence[Path] = (),
+        media: Sequence[MediaItem] = (),
     ) -> Run:
         """A run there, which knows what came in meanwhile; what is not kept goes on from the run before."""
         inbox = Inbox() if inbox is None else inbox

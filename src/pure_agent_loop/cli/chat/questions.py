@@ -221,31 +221,44 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
         workspace: The folder.
         request: The call.
     """
-    args = request.args
+    planned = planned_change(Workspace(workspace), request.tool, request.args)
+    if planned is None:
+        return ""
+    import difflib
+
+    path, before, after = planned
+    old, new = (before or "").splitlines(), after.splitlines()
+    return "\n".join(difflib.unified_diff(old, new, path, path, lineterm=""))
+
+
+def planned_change(
+    workspace: Workspace, tool: str, args: Mapping[str, Any]
+) -> tuple[str, str | None, str] | None:
+    """The file that a call would change, its text and the new one, if that can be said for sure.
+
+    Args:
+        workspace: The folder.
+        tool: The tool.
+        args: The arguments in force.
+    """
     path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
-    if request.tool not in EDITS or not isinstance(path, str):
-        return ""
+    if tool not in EDITS or not isinstance(path, str):
+        return None
     before = _text_of(workspace, path)
-    if request.tool == "write_file":
+    if tool == "write_file":
         after = args.get("content")
-        before = before or ""
     elif before is None or not (isinstance(old, str) and isinstance(new, str)) or not old:
-        return ""
+        return None
     else:
         count = before.count(old)
         is_sure = count == 1 or (count > 1 and args.get("replace_all") is True)
         after = before.replace(old, new) if is_sure else None
-    if not isinstance(after, str):
-        return ""
-    import difflib
-
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
-    return "\n".join(lines)
+    return (path, before, after) if isinstance(after, str) else None
 
 
-def _text_of(workspace: Path, path: str) -> str | None:
+def _text_of(workspace: Workspace, path: str) -> str | None:
     try:
-        with Workspace(workspace).open_for_reading(path) as file:
+        with workspace.open_for_reading(path) as file:
             data = file.read(_MAX_BYTES + 1)
             return data.decode() if len(data) <= _MAX_BYTES else None
     except (WorkspaceError, OSError, UnicodeDecodeError):
