@@ -15,7 +15,7 @@ docs/acp.md says how editors are set up, and what each part of the protocol does
 
 from pure_agent_loop.acp.connection import serve
 from pure_agent_loop.acp.files import THROUGH_EDITOR, EditorFiles
-from pure_agent_loop.acp.host import Asker, Editor, Host, Known, Planned, Work
+from pure_agent_loop.acp.host import Asker, Editor, Host, Known, NoModelError, Planned, Work
 
 __all__ = [
     "THROUGH_EDITOR",
@@ -24,6 +24,7 @@ __all__ = [
     "EditorFiles",
     "Host",
     "Known",
+    "NoModelError",
     "Planned",
     "Work",
     "serve",

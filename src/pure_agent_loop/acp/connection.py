@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.acp.host import Host
+from pure_agent_loop.acp.host import Host, NoModelError
 from pure_agent_loop.acp.params import below, folder, items, text, wrong
 from pure_agent_loop.acp.session import Session
 from pure_agent_loop.acp.wire import AUTH_REQUIRED, INTERNAL, NOT_FOUND, Peer, Reply, RpcError
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionNotFoundError
+from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
@@ -121,19 +121,15 @@ class Connection:
     async def _authenticate(self, params: Mapping[str, Any]) -> Reply:
         if text(params, "methodId") != "at-hand":
             raise wrong("methodId must be one of those that initialize has named for this.")
-        await self._check_model()
-        return Reply({})
-
-    async def _check_model(self) -> None:
         try:
             await self._host.check()
-        except PureAgentLoopError as error:
+        except NoModelError as error:
             raise RpcError(AUTH_REQUIRED, safe_str(error)) from error
+        return Reply({})
 
     # -- sessions ---------------------------------------------------------------------------------------
 
     async def _new(self, params: Mapping[str, Any]) -> Reply:
-        await self._check_model()
         session = await self._opened(params, None)
         return Reply({"sessionId": session.id, "modes": session.modes}, session.tell_commands)
 
@@ -156,6 +152,8 @@ class Connection:
         editor = _EditorOf(self, session)
         try:
             session.id, session.work = await self._host.open(place, session_id, servers, session, editor)
+        except NoModelError as error:
+            raise RpcError(AUTH_REQUIRED, safe_str(error)) from error
         except SessionNotFoundError as error:
             raise RpcError(NOT_FOUND, safe_str(error)) from error
         except ConfigError as error:

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.sessions.story import Entry
+
+
+class NoModelError(PureAgentLoopError):
+    """There is no model to use. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class Host(Protocol):
         """Is there a model to use?
 
         Raises:
-            PureAgentLoopError: There is none; it says what to do.
+            NoModelError: There is none.
         """
         ...
 
@@ -214,6 +219,7 @@ class Host(Protocol):
             editor: Its files.
 
         Raises:
+            NoModelError: There is no model to use in this folder.
             SessionNotFoundError: There is no such session in this folder.
             PureAgentLoopError: Something cannot work.
         """

@@ -103,6 +103,7 @@ class Session:
             if not self._is_stopped:
                 await self._run(goes_on, media if goes_on else [], updates)
         finally:
+            await updates.finish()
             self._updates = None
             if self.work.mode != mode:
                 await self.tell({"sessionUpdate": "current_mode_update", "currentModeId": self.work.mode})
@@ -139,8 +140,11 @@ class Session:
         """Have the person decide about a call, unless a rule that was agreed to meanwhile does."""
         async with self._one_at_a_time:
             now = self.work.suggest(request)
-            if now.behavior == "allow" and now.updated_args is None and not now.read_only:
+            is_plain = now.updated_args is None and not now.read_only
+            if now.behavior == "deny" or (now.behavior == "allow" and is_plain):
                 return now
+            if self._updates is not None:
+                await self._updates.announce(request.call_id, request.tool, request.args)
             rules = self.work.kinds(request)
             options = {"allow_once": "allow_once", "reject_once": "reject_once"}
             if rules:

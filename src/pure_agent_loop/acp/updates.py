@@ -43,7 +43,7 @@ class Updates:
         self._run = secrets.token_hex(4)
         self._message = 0
         self._shown: set[EventType] = set()  # of the answer that is being written
-        self._calls: set[str] = set()  # that were announced
+        self._calls: dict[str, bool] = {}  # that were announced; whether they have ended
         self._changes: dict[str, list[Planned]] = {}  # of files, by call
         self._progress: dict[str, str] = {}
         self.failure = ""
@@ -99,9 +99,14 @@ class Updates:
         """Tell of a call, once."""
         if call_id in self._calls:
             return
-        self._calls.add(call_id)
+        self._calls[call_id] = False
         found = calls.about(tool, args, self._work.folder)
         await self._tell({"sessionUpdate": "tool_call", "toolCallId": call_id, "status": "pending", **found})
+
+    async def finish(self) -> None:
+        """The run is over: calls of others that were only asked about, such as subagents', are over too."""
+        for call_id in [each for each, has_ended in self._calls.items() if not has_ended]:
+            await self.settle(call_id, "completed")
 
     def changed(self, call_id: str, change: Planned) -> None:
         """A call has changed a file."""
@@ -109,6 +114,7 @@ class Updates:
 
     async def settle(self, call_id: str, status: str, text: str = "") -> None:
         """Tell how a call stands, with what it changed, or said."""
+        self._calls[call_id] = status in ("completed", "failed")
         changes = [calls.as_diff(each, self._work.folder) for each in self._changes.pop(call_id, ())]
         said = [calls.as_output(text)] if text and not changes else []
         content = {"content": [*changes, *said]} if changes or said else {}

@@ -116,6 +116,22 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
+    add_tool_options(group)
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="react",
+        help="react: work in steps (the default); single: decide about tools once, then answer",
+    )
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the first request and the limits; send nothing to the model",
+    )
+
+
+def add_tool_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say which tools there are."""
     group.add_argument(
         "--tools",
         default="all",
@@ -136,17 +152,6 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         help="also to those that the Markdown files of this folder define; repeatable",
     )
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
-    group.add_argument(
-        "--mode",
-        choices=MODES,
-        default="react",
-        help="react: work in steps (the default); single: decide about tools once, then answer",
-    )
-    group.add_argument(
-        "--explain",
-        action="store_true",
-        help="show the first request and the limits; send nothing to the model",
-    )
 
 
 def _add_session_options(group: argparse._ArgumentGroup) -> None:

@@ -13,16 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pure_agent_loop.acp import THROUGH_EDITOR, Asker, Editor, EditorFiles, Known, Planned, serve
+from pure_agent_loop.acp import (
+    THROUGH_EDITOR,
+    Asker,
+    Editor,
+    EditorFiles,
+    Known,
+    NoModelError,
+    Planned,
+    serve,
+)
 from pure_agent_loop.acp.words import say
-from pure_agent_loop.cli.arguments import add_limits, add_model_choice, describe
+from pure_agent_loop.cli.arguments import add_functions, add_limits, add_model_choice, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.questions import keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.words import COMMANDS, in_words
 from pure_agent_loop.cli.choose import choose, plan_for
-from pure_agent_loop.cli.commands.run import add_permission_options
+from pure_agent_loop.cli.commands.run import add_permission_options, add_tool_options
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
@@ -48,8 +57,8 @@ examples:
   pal acp --permission-mode plan --model gpt-4o-mini
 """
 # Those of the conversation at a terminal that an editor has no place of its own for.
-_COMMANDS: tuple[str, ...] = ("compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks")
-_COMMANDS += ("diff", "undo", "redo", "export", "model")
+_COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
+_COMMANDS += ["diff", "undo", "redo", "export", "model"]
 _GOES_ON = "continue"
 
 
@@ -57,6 +66,8 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(parser, "Work for an editor: the Agent Client Protocol on standard input and output.", _EPILOG)
     add_model_choice(parser.add_argument_group("model"))
+    add_tool_options(work := parser.add_argument_group("tools"))
+    add_functions(work)
     add_limits(parser.add_argument_group("limits"))
     add_permission_options(parser.add_argument_group("permissions"))
 
@@ -143,11 +154,8 @@ class _Folders:
         """See `acp.Host`."""
         options = self.options()
 
-        def look() -> None:
-            configure(options, self._output, Path.home(), None)
-            plan_for(options.model, options.base_url, os.environ, options.configured)
-
-        await in_thread(look)
+        await in_thread(partial(configure, options, self._output, Path.home(), None))
+        await in_thread(partial(_require_model, options))
 
     async def open(
         self,
@@ -182,6 +190,13 @@ class _Folders:
     def delete(self, session_id: str) -> None:
         """See `acp.Host`."""
         default_store().delete(check_session_id(session_id))
+
+
+def _require_model(options: argparse.Namespace) -> None:
+    try:
+        plan_for(options.model, options.base_url, os.environ, options.configured)
+    except ConfigError as error:
+        raise NoModelError(str(error)) from error
 
 
 def toolsets_of(servers: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -241,6 +256,7 @@ class _Session:
         questions = _Later(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
+        _require_model(self._options)
 
     def _settle(self, questions: Questions) -> None:
         self._options = self._folders.options()
