@@ -22,6 +22,7 @@ SCRIPT = {
     "protected": lambda: call("write_file", path=".git/config", content="x"),
     "plan": lambda: call("todo_write", items=[{"task": "one", "status": "done"}, {"task": "two"}]),
     "think": lambda: answer("Here.", reasoning="Hm, well."),
+    "command": lambda: call("shell", command="echo made here | tee made.txt; ! touch ../../out 2>&1"),
     "sleep": lambda: call("shell", command="sleep 100"),
     "print": lambda: call("shout", text="to standard output"),
     "slow": lambda: deltas("Let me see. ", Gate(), "never"),
@@ -58,6 +59,7 @@ def editors(server, tmp_path_factory):
         process = subprocess.Popen(argv, env={**env, **(more or {})}, cwd=home, **pipes)
         editor = Editor(process, **options)
         started.append(editor)
+        editor.env = env
         editor.about = editor.begin()
         return editor
 

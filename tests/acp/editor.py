@@ -25,6 +25,11 @@ ASKED = {
     "session/request_permission": schema.RequestPermissionRequest,
     "fs/read_text_file": schema.ReadTextFileRequest,
     "fs/write_text_file": schema.WriteTextFileRequest,
+    "terminal/create": schema.CreateTerminalRequest,
+    "terminal/wait_for_exit": schema.WaitForTerminalExitRequest,
+    "terminal/output": schema.TerminalOutputRequest,
+    "terminal/kill": schema.KillTerminalRequest,
+    "terminal/release": schema.ReleaseTerminalRequest,
 }
 
 
@@ -48,8 +53,11 @@ class Editor:
         self.questions: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []  # without an id
         self._answers: dict[int, queue.SimpleQueue] = {}
-        self._arrived = threading.Condition()
-        self._number = 0
+        self._arrived, self._writing = threading.Condition(), threading.Lock()
+        self._number = self._asked = 0
+        self.terminals: list[subprocess.Popen[bytes]] = []
+        self.released: list[str] = []
+        self.env: dict[str, str] | None = None
         self._strange: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -57,7 +65,7 @@ class Editor:
     def begin(self) -> dict:
         offered = self.files is not None
         fs = {"readTextFile": offered, "writeTextFile": offered}
-        return self("initialize", protocolVersion=1, clientCapabilities={"fs": fs})
+        return self("initialize", protocolVersion=1, clientCapabilities={"fs": fs, "terminal": offered})
 
     def open(self, folder, **more) -> str:
         return self("session/new", cwd=str(folder), mcpServers=[], **more)["sessionId"]
@@ -91,8 +99,9 @@ class Editor:
 
     def line(self, message: Any) -> None:
         data = message if isinstance(message, bytes) else json.dumps(message).encode()
-        self.process.stdin.write(data + b"\n")
-        self.process.stdin.flush()
+        with self._writing:
+            self.process.stdin.write(data + b"\n")
+            self.process.stdin.flush()
 
     def until(self, found: Callable[[], Any]) -> Any:
         """Wait until something has come."""
@@ -136,6 +145,7 @@ class Editor:
             self.updates.append(params["update"])
         elif method is not None:
             ASKED[method].model_validate(params)
+            self._asked = message["id"]
             result = getattr(self, method.replace("/", "_"))(params)
             if result is not None:
                 self.line({"jsonrpc": "2.0", "id": message["id"], **result})
@@ -164,6 +174,38 @@ class Editor:
         with open(params["path"], "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - as editors do
             file.write(params["content"])
         return {"result": {}}
+
+    def terminal_create(self, params: dict) -> dict:
+        argv = [params["command"], *params["args"]]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.terminals.append(subprocess.Popen(argv, cwd=params["cwd"], env=self.env, **pipes))
+        return {"result": {"terminalId": f"t{len(self.terminals)}"}}
+
+    def terminal_wait_for_exit(self, params: dict) -> None:
+        """Another thread waits, and reads meanwhile."""
+        terminal, number = self._terminal(params), self._asked
+
+        def wait() -> None:
+            terminal.seen = terminal.communicate()[0].decode()
+            code = terminal.returncode
+            ended = {"exitCode": code} if code >= 0 else {"signal": str(-code)}
+            self.line({"jsonrpc": "2.0", "id": number, "result": ended})
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def terminal_output(self, params: dict) -> dict:
+        return {"result": {"output": self._terminal(params).seen, "truncated": False}}
+
+    def terminal_kill(self, params: dict) -> dict:
+        self._terminal(params).kill()
+        return {"result": {}}
+
+    def terminal_release(self, params: dict) -> dict:
+        self.released.append(params["terminalId"])
+        return {"result": {}}
+
+    def _terminal(self, params: dict):
+        return self.terminals[int(params["terminalId"][1:]) - 1]
 
     def close(self) -> int:
         with suppress(BrokenPipeError):

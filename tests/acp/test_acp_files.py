@@ -63,3 +63,32 @@ def test_a_file_with_another_name_is_written_here(editor, session, tmp_path):
     assert (tmp_path / "other.txt").read_text() == "kept\n"
     assert (tmp_path / "src/a.txt").read_text() == "new\n"
     assert str(tmp_path / "src/a.txt") not in editor.files
+
+
+def test_a_command_runs_in_a_terminal_of_the_editor_and_in_our_sandbox(editor, session, tmp_path):
+    editor.choose = lambda _: "allow_once"
+    assert editor.prompt(session, "command it") == "end_turn"
+    terminal = editor.terminals[-1]
+    assert "made here" in terminal.seen
+    assert (tmp_path / "made.txt").read_text() == "made here\n"
+    assert editor.call("echo made here")["content"] == [{"type": "terminal", "terminalId": "t1"}]
+    assert editor.released == ["t1"]
+    assert "made here" in editor.text
+
+
+def test_a_command_can_be_ended_in_its_terminal_or_with_the_prompt(editor, session):
+    def begun():
+        return [each for each in editor.terminals[before:] if each.poll() is None]
+
+    for end in ("there", "here"):
+        before = len(editor.terminals)
+        task = [{"type": "text", "text": "sleep"}]
+        number = editor.send("session/prompt", {"sessionId": session, "prompt": task})
+        (terminal,) = editor.until(begun)
+        if end == "there":
+            terminal.kill()
+        else:
+            editor.tell("session/cancel", sessionId=session)
+        reason = editor.answer(number)["result"]["stopReason"]
+        assert reason == ("end_turn" if end == "there" else "cancelled")
+        assert terminal.wait(20) != 0

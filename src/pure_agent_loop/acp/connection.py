@@ -37,6 +37,14 @@ class _EditorOf:
     def writes(self) -> bool:
         return self._connection.offers("fs", "writeTextFile")
 
+    @property
+    def runs(self) -> bool:
+        return self._connection.offers("terminal")
+
+    async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
+        given = {"sessionId": self._session.id, **params}
+        return await self._connection.peer.ask(f"terminal/{method}", given)
+
     def read(self, path: str) -> str:
         return text(self._ask("fs/read_text_file", {"path": path}), "content")
 

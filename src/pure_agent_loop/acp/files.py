@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pure_agent_loop.acp.host import Editor, Planned
+from pure_agent_loop.acp.calls import as_diff
+from pure_agent_loop.acp.host import Attach, Editor, Planned
 from pure_agent_loop.acp.wire import RpcError
 from pure_agent_loop.acp.words import say
 from pure_agent_loop.support.text import safe_str
@@ -26,7 +26,6 @@ from pure_agent_loop.toolbox.files.writing import require_replaceable
 
 MOST_BYTES = 10_000_000  # of a file that the editor is asked about
 THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # the tools that must run alone then
-Changed = Callable[[str, Planned], None]
 
 
 class EditorFiles(Workspace):
@@ -35,12 +34,12 @@ class EditorFiles(Workspace):
     Args:
         root: The folder.
         editor: The other side.
-        changed: Told of each change, with the id of the call.
+        attach: Shows a change with its call.
     """
 
-    def __init__(self, root: Path, editor: Editor, changed: Changed) -> None:
+    def __init__(self, root: Path, editor: Editor, attach: Attach) -> None:
         super().__init__(root)
-        self._editor, self._changed = editor, changed
+        self._editor, self._attach = editor, attach
 
     def open_for_reading(self, path: str) -> BinaryIO:
         """See `Workspace`. A text comes from the editor, if it has it."""
@@ -72,7 +71,7 @@ class EditorFiles(Workspace):
             found = super().write(path, data, make_folders=make_folders)
         call = current_call()
         if call is not None and after is not None:
-            self._changed(call.call_id, Planned(path, before, after))
+            self._attach(call.call_id, as_diff(Planned(path, before, after), self.root))
         return found
 
     def _before(self, path: str) -> str | None:

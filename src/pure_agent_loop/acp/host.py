@@ -5,7 +5,7 @@ The command line is one such host; see `cli.protocols.acp`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,8 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.sessions.story import Entry
+
+Attach = Callable[[str, Mapping[str, Any]], None]
 
 
 class NoModelError(PureAgentLoopError):
@@ -66,6 +68,23 @@ class Editor(Protocol):
         """Whether it writes files."""
         ...
 
+    @property
+    def runs(self) -> bool:
+        """Whether it lends terminals."""
+        ...
+
+    async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
+        """Ask for something of a terminal; from the loop.
+
+        Args:
+            method: What stands behind ``terminal/``.
+            params: As the protocol has them.
+
+        Raises:
+            RpcError: The editor does not.
+        """
+        ...
+
     def read(self, path: str) -> str:
         """The text of a file as the editor has it.
 
@@ -101,8 +120,8 @@ class Asker(Protocol):
         """A question of ours; only a yes is one."""
         ...
 
-    def changed(self, call_id: str, change: Planned) -> None:
-        """A call has changed a file; from any thread."""
+    def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
+        """Show something with a call, as the protocol writes it; from any thread."""
         ...
 
 
@@ -215,7 +234,7 @@ class Host(Protocol):
             folder: Where it is.
             session_id: One of before; None for a new one.
             servers: MCP servers of the editor, as the protocol describes them.
-            asker: The person; asked only once the session is open. Told of changes of files.
+            asker: The person; asked only once the session is open. It shows what calls do.
             editor: Its files.
 
         Raises:

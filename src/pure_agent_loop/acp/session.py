@@ -11,7 +11,7 @@ from typing import Any
 
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.content import first_word, read_prompt
-from pure_agent_loop.acp.host import Host, Planned, Work
+from pure_agent_loop.acp.host import Host, Work
 from pure_agent_loop.acp.updates import Updates, chunk, tell_history
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError
 from pure_agent_loop.acp.words import say
@@ -126,13 +126,13 @@ class Session:
             self._is_stopped = True
             self.work.stop()
 
-    def changed(self, call_id: str, change: Planned) -> None:
-        """A call has changed a file; from any thread."""
-        self._loop.call_soon_threadsafe(self._note_change, call_id, change)
+    def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
+        """Show something with a call; from any thread."""
+        self._loop.call_soon_threadsafe(self._attach, call_id, content)
 
-    def _note_change(self, call_id: str, change: Planned) -> None:
+    def _attach(self, call_id: str, content: Mapping[str, Any]) -> None:
         if self._updates is not None:
-            self._updates.changed(call_id, change)
+            self._updates.attach(call_id, content)
 
     # -- questions --------------------------------------------------------------------------------------
 

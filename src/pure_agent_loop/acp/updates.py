@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from pure_agent_loop.acp import calls
-from pure_agent_loop.acp.host import Planned, Work
+from pure_agent_loop.acp.host import Work
 from pure_agent_loop.acp.words import say
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.sessions.story import Entry
@@ -44,7 +44,7 @@ class Updates:
         self._message = 0
         self._shown: set[EventType] = set()  # of the answer that is being written
         self._calls: dict[str, bool] = {}  # that were announced; whether they have ended
-        self._changes: dict[str, list[Planned]] = {}  # of files, by call
+        self._attached: dict[str, list[Mapping[str, Any]]] = {}  # diffs and terminals, by call
         self._progress: dict[str, str] = {}
         self.failure = ""
         self.stop_reason = ""
@@ -108,16 +108,16 @@ class Updates:
         for call_id in [each for each, has_ended in self._calls.items() if not has_ended]:
             await self.settle(call_id, "completed")
 
-    def changed(self, call_id: str, change: Planned) -> None:
-        """A call has changed a file."""
-        self._changes.setdefault(call_id, []).append(change)
+    def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
+        """Show something with a call from now on."""
+        self._attached.setdefault(call_id, []).append(content)
 
     async def settle(self, call_id: str, status: str, text: str = "") -> None:
         """Tell how a call stands, with what it changed, or said."""
         self._calls[call_id] = status in ("completed", "failed")
-        changes = [calls.as_diff(each, self._work.folder) for each in self._changes.pop(call_id, ())]
-        said = [calls.as_output(text)] if text and not changes else []
-        content = {"content": [*changes, *said]} if changes or said else {}
+        attached = self._attached.get(call_id, [])
+        said = [calls.as_output(text)] if text and (not attached or status == "failed") else []
+        content = {"content": [*attached, *said]} if attached or said else {}
         await self._tell(
             {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status, **content}
         )

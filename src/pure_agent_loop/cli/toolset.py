@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,7 @@ def make_toolset(
     *,
     trusted: bool = False,
     files: Workspace | None = None,
+    make_shell: Callable[..., Shell] = Shell,
 ) -> Toolset:
     """The tools that the options ask for.
 
@@ -78,6 +79,7 @@ def make_toolset(
         output: Where to say what cannot be had.
         trusted: Whether the folder's own skills may be used.
         files: What the tools for files stand on, if not on the folder itself.
+        make_shell: What runs commands; it takes what `Shell` takes.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
@@ -95,7 +97,7 @@ def make_toolset(
         return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
-    shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
+    shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
     extras = [*TodoList().tools(), *_skills(workspace, output, trusted=trusted)]

@@ -89,8 +89,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         help="what to do; text piped in is its context, or the task itself if there is none",
     )
     add_model_choice(parser.add_argument_group("model"))
-    _add_work_options(work := parser.add_argument_group("work"))
-    add_own(work)
+    _add_work_options(parser.add_argument_group("work"))
     add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
     add_permission_options(parser.add_argument_group("permissions"))
@@ -117,6 +116,7 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
     add_tool_options(group)
+    add_own(group)
     group.add_argument(
         "--mode",
         choices=MODES,

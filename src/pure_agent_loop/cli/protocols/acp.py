@@ -18,6 +18,7 @@ from pure_agent_loop.acp import (
     Asker,
     Editor,
     EditorFiles,
+    EditorShell,
     Known,
     NoModelError,
     Planned,
@@ -48,6 +49,7 @@ from pure_agent_loop.sessions import check_session_id, default_store, new_sessio
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.toolbox import Shell
 
 _EPILOG = """\
 Editors start this command; docs/acp.md says how each is told to. The model is chosen as for 'pal run'.
@@ -239,7 +241,8 @@ class _Session:
         self.folder = folder
         self._folders, self._id, self._toolsets = folders, session_id, toolsets
         self._asker, self._output = asker, _Telling()
-        self._files = EditorFiles(folder, editor, asker.changed)
+        self._files = EditorFiles(folder, editor, asker.attach)
+        self._shell = partial(EditorShell, editor, asker.attach) if editor.runs else Shell
         self._runs_alone = editor.reads or editor.writes
         self._options = folders.options()
         self._is_asked_later = self._trusted = False
@@ -277,7 +280,9 @@ class _Session:
         if self._is_asked_later:
             self._settle(asking)
         options, output = self._options, self._output
-        found = make_toolset(options, self.folder, output, trusted=self._trusted, files=self._files)
+        found = make_toolset(
+            options, self.folder, output, trusted=self._trusted, files=self._files, make_shell=self._shell
+        )
         check_given_rules(PermissionRules(), options, found, output)
         if self._runs_alone:
             for tool in found.tools:
