@@ -28,7 +28,7 @@ LAYERS = [
         support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
-        support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
+        support.secrets.secret_shapes support.numbers support.typed support.tracing support.language prompts.words
         prompts.values prompts.english prompts.chinese
         prompts.frames event_data support.images
         """,
@@ -94,7 +94,7 @@ LAYERS = [
         "batteries",
         """
         toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor server
-        acp
+        acp otel
         """,
     ),
     (
@@ -119,6 +119,7 @@ WHOLE_PACKAGES = {
     "durable",
     "server",
     "acp",
+    "otel",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

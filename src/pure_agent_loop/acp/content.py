@@ -64,7 +64,7 @@ def _resource(block: Mapping[str, Any], number: int, folder: Path) -> tuple[str,
     blob = text(inner, "blob")
     if kind.startswith("image/") or kind == _PDF:
         return say("attached", place=place), _data(kind, blob)
-    return say("no_text", place=place, kind=kind or "?"), ""
+    return say("not_readable", place=place, kind=kind or "?"), ""
 
 
 def named(uri: str, folder: Path) -> str:

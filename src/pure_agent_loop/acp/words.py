@@ -12,7 +12,7 @@ say = Sentences(
             '<文件 路径="{place}">\n{text}\n</文件>',
         ),
         "attached": ("(attached: {place})", "（附件：{place}）"),
-        "no_text": (
+        "not_readable": (
             "({place} was attached; it is {kind}, which cannot be read here)",
             "（附有 {place}；其类型为 {kind}，此处无法读取）",
         ),
