@@ -30,6 +30,7 @@ TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
 ERROR = "error.type"
 ADDRESS, PORT = "server.address", "server.port"
+LABELS = (OPERATION, PROVIDER, REQUEST_MODEL, ADDRESS, PORT, AGENT, TOOL)  # those that metrics have too
 # -- what was said, only on request -----------------------------------------------------------------------
 INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"

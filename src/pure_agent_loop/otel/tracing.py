@@ -35,6 +35,8 @@ T = TypeVar("T")
 Drive = Callable[[QueryState, Kit], Awaitable[None]]
 _CONTEXT = TraceContextTextMapPropagator()
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
+_WATCHED = ("model", "summary", "memory", "tool")  # the effects that are spans, by their keys
+_WRITES = ":write"  # how the key of one ends that is none
 _KINDS = {names.CHAT: SpanKind.CLIENT}
 
 
@@ -73,12 +75,8 @@ class Tracing:
         if not is_on():
             await drive(state, kit)
             return
-        run = _Run(self, state, kit)
-        before = state.usage
-        with run.span(names.INVOKE_AGENT, kit.name, run.about_agent(), parent_of(kit.metadata)) as (
-            span,
-            end,
-        ):
+        run, parent, before = _Run(self, state, kit), parent_of(kit.metadata), state.usage
+        with run.span(names.INVOKE_AGENT, kit.name, run.about_agent(), parent) as (span, end):
             await drive(state, run.kit())
             used = state.usage
             end[names.INPUT_TOKENS] = used.prompt_tokens - before.prompt_tokens
@@ -103,7 +101,7 @@ class _Run:
         self._journal, self._emit = kit.journal, kit.emit
         self._redactor = kit.redactor or Redactor()
         self._asked = 0.0  # when a request was sent of which nothing has come yet
-        self._first: float | None = None  # seconds until something came of the last one
+        self._first = 0.0  # seconds until something came of the last one
         client: Any = getattr(kit.client, "inner", kit.client)
         model = kit.options.get("model") or getattr(kit.client, "model", "")
         place = urlsplit(str(getattr(client, "base_url", "") or ""))
@@ -120,7 +118,7 @@ class _Run:
 
     def kit(self) -> Kit:
         """The kit of the run, watched."""
-        return replace(self._kit, journal=self, emit=self.emit)  # type: ignore[arg-type] # by `__getattr__`
+        return replace(self._kit, journal=self, emit=self.emit)
 
     def about_agent(self) -> dict[str, Any]:
         """What is known of the run."""
@@ -142,7 +140,9 @@ class _Run:
         end: dict[str, Any] = {}
         try:
             yield span, end
-        except asyncio.CancelledError:  # somebody stopped it, which is no failure
+        except asyncio.CancelledError:  # somebody stopped it; a call may have taken too long
+            if operation == names.EXECUTE_TOOL:
+                self.fail(span, end, "cancelled")
             raise
         except BaseException as error:
             self.fail(span, end, error)
@@ -162,9 +162,7 @@ class _Run:
     def _measure(
         self, operation: str, about: Mapping[str, Any], end: Mapping[str, Any], seconds: float
     ) -> None:
-        known = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.ADDRESS, names.PORT)
-        known += (names.AGENT, names.TOOL)
-        labels = {name: about[name] for name in known if name in about}
+        labels = {name: about[name] for name in names.LABELS if name in about}
         found = self._tracing.metrics
         which = {names.CHAT: names.DURATION, names.EXECUTE_TOOL: names.TOOL_TIME}
         failed = {names.ERROR: end[names.ERROR]} if names.ERROR in end else {}
@@ -185,11 +183,13 @@ class _Run:
         kind = key.split(":")[1] if ":" in key else ""
 
         async def watched() -> T:
-            if kind == "model":
-                return await self._chat(run)
-            return await self._call(key, run, about or {})
+            if kind == "tool":
+                return await self._call(key, run, about or {})
+            return await self._chat(run)
 
-        return await self._journal.effect(key, watched if kind in ("model", "tool") else run, about)
+        return await self._journal.effect(
+            key, watched if kind in _WATCHED and not key.endswith(_WRITES) else run, about
+        )
 
     async def emit(self, event: Event) -> None:
         """Look at an event on its way out."""
@@ -206,12 +206,11 @@ class _Run:
         with self.span(names.CHAT, model, about) as (span, end):
             if self._tracing.content:
                 span.set_attributes(self._said())
-            self._asked, self._first = time.monotonic(), None
+            self._asked, self._first = time.monotonic(), 0.0
             found = await run()
-            if self._first is not None:
-                end[names.FIRST_CHUNK] = self._first
+            end.update({names.FIRST_CHUNK: self._first} if self._first else {})
             if isinstance(found, LLMResponse):
-                end |= _usage(found.usage)
+                end.update(_usage(found.usage))
                 end[names.FINISH_REASONS] = [found.finish_reason or "stop"]
                 if self._tracing.content:
                     end[names.OUTPUT_MESSAGES] = self._json([_answer(found)])
