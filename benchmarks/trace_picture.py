@@ -25,7 +25,8 @@ from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.otel import instrument, names
 from pure_agent_loop.testing import ScriptedServer, call
 
-ROW, WIDTH, LEFT, STEP = 26, 980, 330, 16
+ROW, TALL, WIDTH, LEFT, STEP = 26, 18, 980, 330, 16
+FONT = 'font-family="sans-serif" font-size="13"'
 COLOURS = {names.INVOKE_AGENT: "#4c6ef5", names.CHAT: "#12b886", names.EXECUTE_TOOL: "#f08c00", "": "#868e96"}
 
 
@@ -84,20 +85,21 @@ def drawn(spans: list[Any]) -> str:
     scale = (WIDTH - LEFT - 90) / max(1, end - begin)
     height = ROW * (len(rows) + 1)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
     ]
     for number, (depth, span) in enumerate(rows):
-        at, length = LEFT + (span.start_time - begin) * scale, (span.end_time - span.start_time) * scale
+        at, length = (
+            LEFT + (span.start_time - begin) * scale,
+            max(2, (span.end_time - span.start_time) * scale),
+        )
         colour = COLOURS[str((span.attributes or {}).get(names.OPERATION, ""))]
         top = ROW * number + 10
         took = f"{(span.end_time - span.start_time) / 1e6:.0f} ms"
         lines += [
             f'<text x="{12 + STEP * depth}" y="{top + 14}" fill="#212529">{escape(span.name)}</text>',
-            f'<rect x="{at:.1f}" y="{top}" width="{max(2, length):.1f}" height="{ROW - 8}" '
-            f'rx="3" fill="{colour}"/>',
-            f'<text x="{at + max(2, length) + 6:.1f}" y="{top + 14}" fill="#495057">{took}</text>',
+            f'<rect x="{at:.1f}" y="{top}" width="{length:.1f}" height="{TALL}" rx="3" fill="{colour}"/>',
+            f'<text x="{at + length + 6:.1f}" y="{top + 14}" fill="#495057">{took}</text>',
         ]
     return "\n".join([*lines, "</svg>\n"])
 

@@ -3,9 +3,9 @@
     python -m benchmarks.tracing_cost [--rounds 5] [--steps 200]
 
 Each row is a process of its own. A step is a request to a model that answers at once, and a call of a tool.
-`CPU` is what the process used for the run, exporting included, over its steps; the least of the rounds. `calls`
-is how many calls Python makes in the run's thread, which is exact. The exporter sends to a server of this machine, which
-takes what it gets and stands in a process of its own.
+`CPU` is what the process used for the run, exporting included, over its steps; the least of the rounds.
+`calls` is how many calls Python makes in the run's thread, which is exact. The exporter sends to a server of
+this machine, which takes what it gets and stands in a process of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Sink(BaseHTTPRequestHandler):
     """Takes everything."""
 
     def do_POST(self) -> None:
+        """Take it."""
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(200)
         self.send_header("content-length", "0")
@@ -78,7 +79,7 @@ def measure(row: str, steps: int) -> dict[str, float]:
         def __init__(self) -> None:
             self._numbers = count(1)
 
-        async def chat(self, messages: list[Any], tools: Any = None, **kwargs: Any) -> LLMResponse:
+        async def chat(self, *_: Any, **__: Any) -> LLMResponse:
             number = next(self._numbers)
             usage = TokenUsage(10, 5, 15)
             if number % (steps + 1) == 0:
@@ -94,7 +95,7 @@ def measure(row: str, steps: int) -> dict[str, float]:
     agent = Agent(llm=Quick(), tools=[add], limits=limits, name="a", redact=Redactor(env={}))
     calls = 0
 
-    def note(frame: Any, event: str, argument: Any) -> None:
+    def note(_: Any, event: str, __: Any) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
 

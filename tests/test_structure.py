@@ -28,7 +28,7 @@ LAYERS = [
         support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.numbers
-        support.secrets.secret_shapes support.numbers support.typed support.tracing support.language prompts.words
+        support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
         prompts.values prompts.english prompts.chinese
         prompts.frames event_data support.images
         """,
@@ -82,7 +82,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff
+        runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff runs.tracing
         runs.ways runs.variants agent ai_client loop llm.sdk_errors llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table

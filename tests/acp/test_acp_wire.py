@@ -44,6 +44,7 @@ CASES = [
     ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, -32602),
     ("session/new", {"cwd": "/\0", "mcpServers": []}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": {}}, -32602),
+    ("session/new", {"cwd": "FOLDER", "mcpServers": [{"name": "x", "type": "y"}]}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": [], "additionalDirectories": ["/x"]}, -32602),
     ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "none"}, -32002),
     ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "../x"}, -32602),

@@ -25,10 +25,10 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import TASK_STATES
 from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
+from pure_agent_loop.runs.tracing import carrier
 from pure_agent_loop.sessions import check_session_id, new_session_id
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import as_text, clean_text
-from pure_agent_loop.support.tracing import carrier
 
 _PAGE = 200
 _MOST_PRIORITY = 2_147_483_647

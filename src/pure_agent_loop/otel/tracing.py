@@ -47,7 +47,7 @@ def is_on() -> bool:
 
 
 class Tracing:
-    """Watches runs; see `support.tracing`.
+    """Watches runs; see `runs.tracing`.
 
     Args:
         content: Whether what was said is sent too.

@@ -17,7 +17,7 @@ from pure_agent_loop.kernel.tools.gate import ask_person
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.tracing import current_tracer
+from pure_agent_loop.runs.tracing import current_tracer
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 
 

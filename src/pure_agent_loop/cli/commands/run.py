@@ -78,11 +78,8 @@ examples:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(
-        parser,
-        "Do a task with a model and tools for the working folder, and print the answer.",
-        _EPILOG,
-    )
+    about = "Do a task with a model and tools for the working folder, and print the answer."
+    describe(parser, about, _EPILOG)
     parser.add_argument(
         "task",
         nargs="*",

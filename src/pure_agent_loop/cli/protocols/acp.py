@@ -8,7 +8,6 @@ import copy
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +35,7 @@ from pure_agent_loop.cli.commands.run import add_permission_options, add_tool_op
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
+from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_servers
 from pure_agent_loop.cli.questions import Questions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, suggest
@@ -44,7 +44,7 @@ from pure_agent_loop.cli.which_session import Place, folder_of, in_folder, title
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
 from pure_agent_loop.media import MediaItem
-from pure_agent_loop.permissions import PERMISSION_MODES, Permission, PermissionRequest, PermissionRules
+from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
 from pure_agent_loop.sessions import check_session_id, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.threads import in_thread
@@ -144,8 +144,13 @@ class _Folders:
 
     def __init__(self, options: argparse.Namespace, output: Output) -> None:
         self._options, self._output = options, output
-        self.modes: Mapping[str, str] = {mode: say(f"mode_{mode}") for mode in PERMISSION_MODES}
-        self.has_mcp = False
+        self.modes: Mapping[str, str] = {
+            "ask": say("mode_ask"),
+            "auto": say("mode_auto"),
+            "plan": say("mode_plan"),
+            "bypass": say("mode_bypass"),
+        }
+        self.has_mcp = has_mcp()
 
     def options(self) -> argparse.Namespace:
         """Those of ``pal run``, with what was typed here; a copy that may be changed."""
@@ -173,9 +178,14 @@ class _Folders:
             or folder_of(default_store(), session_id) != str(folder)
         ):
             raise SessionNotFoundError(f"There is no session {session_id!r} of {folder}.")
-        toolsets = toolsets_of(servers)
+        if servers and not self.has_mcp:
+            raise ConfigError(
+                "mcpServers: they need the extra [mcp]. Install it, or take them out of the editor."
+            )
+        for each in servers:
+            server_of(each)  # what is wrong is said now
         chosen = session_id or new_session_id()
-        session = _Session(self, folder, chosen, toolsets, asker, editor)
+        session = _Session(self, folder, chosen, servers, asker, editor)
         await in_thread(session.look)
         return chosen, session
 
@@ -201,20 +211,6 @@ def _require_model(options: argparse.Namespace) -> None:
         raise NoModelError(str(error)) from error
 
 
-def toolsets_of(servers: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """The tools of the MCP servers that an editor has named.
-
-    Args:
-        servers: As the protocol describes them.
-
-    Raises:
-        ConfigError: They cannot be used here.
-    """
-    if not servers:
-        return []
-    raise ConfigError("mcpServers: this version uses no MCP servers. Take them out of the editor's settings.")
-
-
 class _Session:
     """A session in a folder; see `acp.Work`.
 
@@ -222,7 +218,7 @@ class _Session:
         folders: The command.
         folder: The folder.
         session_id: Its name.
-        toolsets: Further tools.
+        servers: MCP servers of the editor.
         asker: The person.
         editor: The editor's files.
     """
@@ -234,12 +230,12 @@ class _Session:
         folders: _Folders,
         folder: Path,
         session_id: str,
-        toolsets: Sequence[Any],
+        servers: Sequence[Mapping[str, Any]],
         asker: Asker,
         editor: Editor,
     ) -> None:
         self.folder = folder
-        self._folders, self._id, self._toolsets = folders, session_id, toolsets
+        self._folders, self._id, self._servers = folders, session_id, servers
         self._asker, self._output = asker, _Telling()
         self._files = EditorFiles(folder, editor, asker.attach)
         self._shell = partial(EditorShell, editor, asker.attach) if editor.runs else Shell
@@ -290,8 +286,7 @@ class _Session:
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
-        toolset = found.for_model(is_tiny=choice.is_tiny)
-        toolset = replace(toolset, tools=[*toolset.tools, *self._toolsets])
+        toolset = with_servers(found.for_model(is_tiny=choice.is_tiny), self._servers)
         keeps = not options.no_session
         place = Place(
             self._id if keeps else None,
