@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.acp.editor import Editor
 
-from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas, status
+from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas, raw_call, status
 
 FOREIGN = ("PAL_", "OPENAI_", "PURE_AGENT_LOOP", "PYTHON", "LANG", "LC_")
 SCRIPT = {
@@ -24,6 +24,8 @@ SCRIPT = {
     "think": lambda: answer("Here.", reasoning="Hm, well."),
     "command": lambda: call("shell", command="echo made here | tee made.txt; ! touch ../../out 2>&1"),
     "sleep": lambda: call("shell", command="sleep 100"),
+    "stubborn": lambda: call("stubborn"),
+    "half": lambda: raw_call("list_dir", '{"path": "\\ud800"}'),
     "print": lambda: call("shout", text="to standard output"),
     "slow": lambda: deltas("Let me see. ", Gate(), "never"),
     "fail": lambda: status(400, "no such luck"),
@@ -54,7 +56,7 @@ def editors(server, tmp_path_factory):
     env |= {"LANG": "C.UTF-8", "HOME": str(home)}
 
     def start(*words, more=None, **options):
-        argv = [sys.executable, "-m", "pure_agent_loop", "acp", *words]
+        argv = [*start.command, *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(argv, env={**env, **(more or {})}, cwd=home, **pipes)
         editor = Editor(process, **options)
@@ -63,6 +65,7 @@ def editors(server, tmp_path_factory):
         editor.about = editor.begin()
         return editor
 
+    start.env, start.command = env, [sys.executable, "-m", "pure_agent_loop", "acp"]
     yield start
     for each in started:
         with suppress(BrokenPipeError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,25 +103,74 @@ def test_nothing_but_the_protocol_is_on_standard_output(editors, tmp_path):
     assert "from a child" in said
 
 
-def children_of(pid):
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(each) for each in found.read_text().split()] if found.exists() else []
+EDITOR = """
+import json, subprocess, sys
+agent = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(agent.pid, flush=True)
+def ask(number, method, **params):
+    line = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    agent.stdin.write(json.dumps(line).encode() + b"\\n")
+    agent.stdin.flush()
+def answer(number):
+    while (told := json.loads(agent.stdout.readline())).get("id") != number:
+        pass
+    return told["result"]
+ask(1, "initialize", protocolVersion=1)
+answer(1)
+ask(2, "session/new", cwd=sys.argv[1], mcpServers=[])
+session = answer(2)["sessionId"]
+ask(3, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "sleep"}])
+while b"in_progress" not in agent.stdout.readline():
+    pass
+ask(4, "session/new", cwd=sys.argv[1], mcpServers=[])
+session = answer(4)["sessionId"]
+ask(5, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "stubborn"}])
+while b"in_progress" not in agent.stdout.readline():
+    pass
+print("at work", flush=True)
+agent.wait()
+"""
+STUBBORN = """
+import asyncio
+async def stubborn() -> str:
+    'Never stop.'
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+"""
 
 
-def test_when_the_editor_is_gone_everything_ends(editors, tmp_path):
-    editor = editors("--permission-mode", "auto")
-    session = editor.open(tmp_path)
-    editor.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "sleep"}]})
-    editor.until(lambda: editor.of("tool_call_update"))
-    while not (running := children_of(editor.process.pid)):
-        assert editor.process.poll() is None
-    assert editor.close() == 0  # its standard input ends, as when the editor is killed
-    assert [each for each in running if Path(f"/proc/{each}").exists()] == []
+def below(pid):
+    """A process and what it has begun."""
+    told = " ".join(each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [pid, *(each for child in told.split() for each in below(int(child)))]
 
 
-def test_the_lines_are_json_in_ascii(editor, tmp_path):
+def test_kill_9_of_the_editor_leaves_no_process(editors, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(STUBBORN)
+    argv = [*editors.command, "--permission-mode", "auto", "--functions", str(own)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "env": editors.env}
+    with subprocess.Popen([sys.executable, "-c", EDITOR, str(tmp_path), *argv], **pipes) as editor:
+        try:
+            agent = int(editor.stdout.readline())
+            assert editor.stdout.readline() == b"at work\n"
+            running = below(agent)
+            assert len(running) > 1
+        finally:
+            editor.kill()
+    with suppress(ProcessLookupError):
+        while any(Path(f"/proc/{each}").exists() for each in running):
+            os.kill(agent, 0)
+
+
+def test_what_is_said_stays_as_it_is(editor, tmp_path):
     session = editor.open(tmp_path)
     editor.updates.clear()
     editor.prompt(session, "héllo ✓ \u2028")
     assert editor.text == "You said: héllo ✓ \u2028"
-    assert json.dumps(editor.updates).isascii()
+    editor.prompt(session, "half a pair")
+    assert editor.call("list_dir")["rawInput"]["path"] == "\ufffd"
+    editor.check()

@@ -99,7 +99,8 @@ class Connection:
         try:
             await self.peer.run()
         finally:
-            await asyncio.gather(*(each.work.close() for each in self._sessions.values()))
+            closing = [each.work.close() for each in self._sessions.values()]
+            await asyncio.gather(*closing, return_exceptions=True)
 
     # -- beginning --------------------------------------------------------------------------------------
 

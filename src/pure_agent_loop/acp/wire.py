@@ -21,6 +21,7 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, CANCELLED = -32000, -32002, -32800
 MAX_LINE = 64_000_000  # bytes; an image in base64 is the longest thing that is sent
+END_SECONDS = 10.0  # for what is under way to end once the other side is gone
 MOST_WAITING = 256  # messages that were not written yet; then what makes more of them waits
 
 
@@ -92,7 +93,7 @@ class Peer:
             for task in tasks:
                 task.cancel()
             if tasks:
-                await asyncio.wait(tasks)
+                await asyncio.wait(tasks, timeout=END_SECONDS)  # what does not stop is left behind
             self._lines.put(None)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -156,8 +157,9 @@ class Peer:
 
     def _put(self, message: Mapping[str, Any]) -> None:
         self._waiting += 1
-        text = json.dumps({"jsonrpc": "2.0", **message}, allow_nan=False, default=to_jsonable)
-        self._lines.put(text.encode() + b"\n")
+        plain = to_jsonable({"jsonrpc": "2.0", **message})
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        self._lines.put(text.encode("utf-8", "replace") + b"\n")  # half a surrogate pair is no text
 
     # -- messages ---------------------------------------------------------------------------------------
 

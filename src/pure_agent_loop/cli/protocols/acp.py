@@ -47,6 +47,7 @@ from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
 from pure_agent_loop.sessions import check_session_id, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
+from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.toolbox import Shell
@@ -77,7 +78,7 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
 def acp(options: argparse.Namespace, output: Output) -> int:
     """Serve the editor until it is gone; return the exit code."""
     source, sink = sys.stdin.buffer, _only_protocol()
-    asyncio.run(serve(_Folders(options, output), source, sink))
+    run_sync(serve(_Folders(options, output), source, sink))  # no tool that never stops holds up the end
     return DONE
 
 
