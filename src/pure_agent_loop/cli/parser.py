@@ -14,8 +14,8 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
-# Of each command: the module (of `commands`, unless it names another room), the name there, and what it is
-# for. `add_NAME(parser)` adds its arguments;
+# Of each command: the module (with its room, if not `commands`), the name there, and what it is for.
+# `add_NAME(parser)` adds its arguments;
 # `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
 # when standard output takes nothing more.
 COMMANDS = {

@@ -89,7 +89,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     _add_work_options(parser.add_argument_group("work"))
     add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
-    add_permission_options(parser.add_argument_group("permissions"))
+    add_permissions(parser.add_argument_group("permissions"))
     _add_output_options(parser.add_argument_group("output"))
 
 
@@ -183,8 +183,8 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     add_database(group)
 
 
-def add_permission_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say what may be done."""
+def add_permissions(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say what may be done, and where."""
     group.add_argument(
         "--permission-mode",
         choices=PERMISSION_MODES,

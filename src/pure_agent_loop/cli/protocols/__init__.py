@@ -1,1 +1,1 @@
-"""Commands that speak the protocols of others: editors, servers of tools."""
+"""The commands that speak protocols of others, one module each."""

@@ -31,7 +31,7 @@ from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.words import COMMANDS, in_words
 from pure_agent_loop.cli.choose import choose, plan_for
-from pure_agent_loop.cli.commands.run import add_permission_options, add_tool_options
+from pure_agent_loop.cli.commands.run import add_permissions, add_tool_options
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
@@ -72,7 +72,7 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
     add_tool_options(work := parser.add_argument_group("tools"))
     add_functions(work)
     add_limits(parser.add_argument_group("limits"))
-    add_permission_options(parser.add_argument_group("permissions"))
+    add_permissions(parser.add_argument_group("permissions"))
 
 
 def acp(options: argparse.Namespace, output: Output) -> int:
