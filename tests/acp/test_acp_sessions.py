@@ -151,6 +151,8 @@ def test_modes_hold_from_the_next_task(editor, session, folder):
 def test_commands_behind_a_slash(editor, session):
     assert editor.prompt(session, "/tools") == "end_turn"
     assert "`list_dir`" in editor.text
+    assert editor.prompt(session, "/mode plan") == "end_turn"
+    assert [each["currentModeId"] for each in editor.of("current_mode_update")] == ["plan"]
     editor.updates.clear()
     assert editor.prompt(session, "/nothing of ours") == "end_turn"
     assert editor.text == "You said: /nothing of ours"

@@ -174,3 +174,10 @@ def test_what_is_said_stays_as_it_is(editor, tmp_path):
     editor.prompt(session, "half a pair")
     assert editor.call("list_dir")["rawInput"]["path"] == "\ufffd"
     editor.check()
+
+
+def test_started_without_an_editor_it_says_so(editors):
+    argv = ["sh", "-c", '"$@" <&-', "sh", *editors.command]
+    done = subprocess.run(argv, env=editors.env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "standard input" in done.stderr

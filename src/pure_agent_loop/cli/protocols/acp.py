@@ -48,6 +48,7 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Permissio
 from pure_agent_loop.sessions import check_session_id, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.toolbox import Shell
@@ -61,7 +62,7 @@ examples:
 """
 # Those of the conversation at a terminal that an editor has no place of its own for.
 _COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
-_COMMANDS += ["diff", "undo", "redo", "export", "model"]
+_COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]
 _GOES_ON = "continue"
 
 
@@ -76,7 +77,17 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
 
 
 def acp(options: argparse.Namespace, output: Output) -> int:
-    """Serve the editor until it is gone; return the exit code."""
+    """Serve the editor until it is gone; return the exit code.
+
+    Raises:
+        ConfigError: Nobody can write to it, or read it.
+    """
+    if sys.stdin is None or sys.stdout is None:
+        raise ConfigError(
+            "pal acp speaks with an editor on standard input and output, and one of them is closed."
+        )
+    if is_terminal(sys.stdin):
+        output.say("waiting for an editor, which starts this itself; docs/acp.md says how (Ctrl-C ends it)")
     source, sink = sys.stdin.buffer, _only_protocol()
     run_sync(serve(_Folders(options, output), source, sink))  # no tool that never stops holds up the end
     return DONE
@@ -85,7 +96,12 @@ def acp(options: argparse.Namespace, output: Output) -> int:
 def _only_protocol() -> BinaryIO:
     """Standard output, for the protocol alone: what else is printed goes to standard error from now on."""
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # that is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
     return sink
 
 
