@@ -156,8 +156,8 @@ class Work(Protocol):
         """What the rules of now say about a call that is asked about."""
         ...
 
-    def question(self, request: PermissionRequest) -> str:
-        """All that is asked, for people."""
+    def question(self, request: PermissionRequest, *, has_diff: bool) -> str:
+        """All that is asked, for people, but what a diff shows."""
         ...
 
     def kinds(self, request: PermissionRequest) -> list[str]:

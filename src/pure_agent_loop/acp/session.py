@@ -152,7 +152,8 @@ class Session:
                 options |= {"reject_session": "reject_always"}
             shown = calls.about(request.tool, request.args, self.work.folder)
             planned = await in_thread(partial(self.work.planned, request.tool, request.args))
-            content = [calls.as_output(self.work.question(request))]
+            asked = self.work.question(request, has_diff=planned is not None)
+            content = [calls.as_output(asked)]
             if planned is not None:
                 content.append(calls.as_diff(planned, self.work.folder))
             chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)

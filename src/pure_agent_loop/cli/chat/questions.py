@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[^*?()\n\r\\]+")  # a star would stand for more than what 
 _ALLOW = re.compile(r"^allow\s*=\s*\[", re.M)
 _RULES = re.compile(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
-_IN_DIFF = ("content", "old_text", "new_text", "replace_all")
+IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # comparing more takes too long
 _YES = Permission("allow")
 
@@ -88,7 +88,7 @@ class Desk:
                 return now
             data = {"tool": request.tool, "args": request.args, "reason": request.reason}
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
-            text = question_text(data, _IN_DIFF if diff else ())
+            text = question_text(data, IN_DIFF if diff else ())
             kind = kind_of(request.tool, request.args)
             return await self._wait(Pending(request, _future(), kind, text, diff))
 

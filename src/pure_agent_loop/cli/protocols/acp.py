@@ -26,7 +26,7 @@ from pure_agent_loop.acp import (
 from pure_agent_loop.acp.words import say
 from pure_agent_loop.cli.arguments import add_functions, add_limits, add_model_choice, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
-from pure_agent_loop.cli.chat.questions import keep_rules, kind_of, planned_change
+from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.words import COMMANDS, in_words
@@ -35,6 +35,7 @@ from pure_agent_loop.cli.commands.run import add_permissions, add_tool_options
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
+from pure_agent_loop.cli.protocols.acp_questions import Asking, Later, Telling
 from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_servers
 from pure_agent_loop.cli.questions import Questions, question_text
 from pure_agent_loop.cli.settings.apply import configure
@@ -103,52 +104,6 @@ def _only_protocol() -> BinaryIO:
         os.dup2(nowhere, 1)
         os.close(nowhere)
     return sink
-
-
-class _Telling(Output):
-    """Standard error, and what was said there since it was last asked about."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr, colour=False)
-        self.said: list[str] = []
-
-    def say(self, message: str) -> None:
-        """Write a message of ours."""
-        self.said.append(message)
-        super().say(message)
-
-
-class _Later(Questions):
-    """Nobody can be asked yet; that there was a question is remembered."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__(output, -1)
-        self.has_asked = False
-
-    def confirm(self, question: str) -> bool:  # noqa: ARG002 - nobody reads it yet
-        """No, for now."""
-        self.has_asked = True
-        return False
-
-
-class _Asking(Questions):
-    """Asks the person at the editor, from a thread.
-
-    Args:
-        output: What was said there belongs to the question.
-        asker: The person.
-        loop: Where the connection is served.
-    """
-
-    def __init__(self, output: _Telling, asker: Asker, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(output, -1)
-        self._telling, self._asker, self._loop = output, asker, loop
-
-    def confirm(self, question: str) -> bool:
-        """Ask; only a yes is one."""
-        text = "\n".join([*self._telling.said, question.partition(" [y]")[0]])
-        self._telling.said.clear()
-        return asyncio.run_coroutine_threadsafe(self._asker.confirm(text), self._loop).result()
 
 
 class _Folders:
@@ -253,7 +208,7 @@ class _Session:
     ) -> None:
         self.folder = folder
         self._folders, self._id, self._servers = folders, session_id, servers
-        self._asker, self._output = asker, _Telling()
+        self._asker, self._output = asker, Telling()
         self._files = EditorFiles(folder, editor, asker.attach)
         self._shell = partial(EditorShell, editor, asker.attach) if editor.runs else Shell
         self._runs_alone = editor.reads or editor.writes
@@ -269,7 +224,7 @@ class _Session:
 
     def look(self) -> None:
         """Read the settings, and see whether there is something to ask."""
-        questions = _Later(self._output)
+        questions = Later(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
         _require_model(self._options)
@@ -286,7 +241,7 @@ class _Session:
     async def begin(self) -> None:
         """See `acp.Work`."""
         if self._talk is None:
-            asking = _Asking(self._output, self._asker, asyncio.get_running_loop())
+            asking = Asking(self._output, self._asker, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
 
     def _prepare(self, asking: Questions) -> None:
@@ -352,9 +307,10 @@ class _Session:
         """See `acp.Work`."""
         return suggest(self._options, request, ToolRegistry(self.shared.toolset.tools), None)
 
-    def question(self, request: PermissionRequest) -> str:
+    def question(self, request: PermissionRequest, *, has_diff: bool) -> str:
         """See `acp.Work`."""
-        return question_text({"tool": request.tool, "args": request.args, "reason": request.reason})
+        data = {"tool": request.tool, "args": request.args, "reason": request.reason}
+        return question_text(data, IN_DIFF if has_diff else ())
 
     def kinds(self, request: PermissionRequest) -> list[str]:
         """See `acp.Work`."""
@@ -411,7 +367,7 @@ class _Session:
         """Nothing here has colours."""
 
     def show_session(self) -> None:
-        """The editor shows it."""
+        """Nothing: the editor shows it."""
 
     def unfolded(self, last: int) -> None:
         """Nothing is folded."""
