@@ -9,10 +9,10 @@ import sys
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.otel.traced_program import agents, main
+from tests.otel.traced_program import agents
 
 from pure_agent_loop import Agent, CancelToken, Handoff, LLMError, otel
-from pure_agent_loop.otel import names
+from pure_agent_loop.durable import Engine
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
 
 TODAY = {
@@ -93,12 +93,23 @@ def test_a_subagent_is_below_the_call_that_began_it(spans, model):
     assert len({each.context.trace_id for each in spans()}) == 1
 
 
-def test_a_durable_worker_goes_on_with_the_trace_of_who_submitted(spans, model, tmp_path):
-    main(model, "durable", str(tmp_path / "work.sqlite"))
-    found = tree(
-        [each for each in spans() if each.instrumentation_scope.name in (names.SCOPE, "the program")]
-    )
-    assert "execute_tool scout" in found["a request"]["invoke_agent boss"]
+def test_a_worker_of_another_process_goes_on_with_the_trace(spans, model, tmp_path):
+    database = str(tmp_path / "work.sqlite")
+    argv = [sys.executable, "-m", "tests.otel.traced_program", model, "worker", database]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        with Engine(f"sqlite:///{database}") as client:
+            with trace.get_tracer("the program").start_as_current_span("a request"):
+                handle = client.submit("boss", "ask the scout", run_id="traced")
+            assert handle.result(timeout=60).status == "completed"
+        told = worker.communicate()[0].splitlines()
+    sent = {each.split("|")[0]: list(map(int, each.split("|")[1:])) for each in told if "|" in each}
+    (request,) = spans("a request")
+    trace_id, own, parent = sent["invoke_agent boss"]
+    assert (trace_id, parent) == (request.context.trace_id, request.context.span_id)
+    assert sent["execute_tool scout"][2] == own
+    assert {each[0] for each in sent.values()} == {trace_id}
 
 
 def test_nothing_of_what_was_said_is_sent(spans, model):

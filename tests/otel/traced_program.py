@@ -1,4 +1,4 @@
-"""A program whose runs are traced: a run with a tool, one with a subagent, and one of a durable worker."""
+"""A program whose runs are traced: a run with a tool, one with a subagent, and a durable worker."""
 
 from __future__ import annotations
 
@@ -30,20 +30,32 @@ def agents(url: str) -> tuple[Agent, Agent]:
 def main(url: str, what: str, database: str = "") -> None:
     """Run what was asked for, with the providers that the environment configures."""
     scout, boss = agents(url)
-    if what == "durable":
-        from opentelemetry import trace
-
+    if what == "worker":
         from pure_agent_loop.durable import Engine
 
-        with Engine(f"sqlite:///{database}", agents={"boss": boss}) as engine:
-            tracer = trace.get_tracer("the program")
-            with tracer.start_as_current_span("a request"):
-                handle = engine.submit("boss", "ask the scout", run_id="traced")
-            print(handle.result(timeout=60).content)
+        with Engine(f"sqlite:///{database}", agents={"boss": boss}):
+            print("ready", flush=True)
+            sys.stdin.read()
     else:
         agent = boss if what == "subagent" else scout
         task = {"subagent": "ask the scout", "breaks": "break it"}.get(what, "look around")
         print(agent.run(task).content)
+
+
+def printing() -> tuple:
+    """A provider that prints each span: its name, its trace, itself, its parent."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+    def line(span) -> str:
+        parent = span.parent.span_id if span.parent else 0
+        return f"{span.name}|{span.context.trace_id}|{span.context.span_id}|{parent}\n"
+
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=line)))
+    trace.set_tracer_provider(provider)
+    return (provider,)
 
 
 def exporting() -> tuple:
@@ -67,7 +79,7 @@ def exporting() -> tuple:
 if __name__ == "__main__":
     from pure_agent_loop.otel import instrument
 
-    providers = exporting()
+    providers = printing() if "worker" in sys.argv else exporting()
     instrument(content="--content" in sys.argv)
     main(*[each for each in sys.argv[1:] if each != "--content"])
     for each in providers:
