@@ -144,7 +144,12 @@ class Connection:
 
     async def _load(self, params: Mapping[str, Any]) -> Reply:
         session = await self._opened(params, text(params, "sessionId"))
-        await session.tell_history()
+        try:
+            await session.tell_history()
+        except BaseException:  # it is not open then
+            del self._sessions[session.id]
+            await session.work.close()
+            raise
         return Reply({"modes": session.modes}, session.tell_commands)
 
     async def _resume(self, params: Mapping[str, Any]) -> Reply:
