@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.acp.editor import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -159,11 +160,12 @@ def test_kill_9_of_the_editor_leaves_no_process(editors, tmp_path):
             assert editor.stdout.readline() == b"at work\n"
             running = below(agent)
             assert len(running) > 1
+            ends = [os.pidfd_open(each) for each in running]
         finally:
             editor.kill()
-    with suppress(ProcessLookupError):
-        while any(Path(f"/proc/{each}").exists() for each in running):
-            os.kill(agent, 0)
+    for each in ends:
+        assert select.select([each], [], [], PATIENCE)[0]  # it is gone
+        os.close(each)
 
 
 def test_what_is_said_stays_as_it_is(editor, tmp_path):

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from itertools import islice
 from typing import Any, BinaryIO
 
 from pure_agent_loop._version import __version__
@@ -187,7 +186,7 @@ class Connection:
         if start < 0:
             raise wrong("cursor must be one that session/list has given.")
         place = None if params.get("cwd") is None else folder(params, "cwd")
-        found = await self._host.sessions(place)
+        found = await self._host.sessions(place, start, PAGE + 1)
         page = [
             {
                 "sessionId": each.id,
@@ -195,9 +194,9 @@ class Connection:
                 "title": each.title,
                 "updatedAt": datetime.fromtimestamp(each.updated, timezone.utc).isoformat(),
             }
-            for each in islice(found, start, start + PAGE)
+            for each in found[:PAGE]
         ]
-        more = {"nextCursor": str(start + PAGE)} if len(found) > start + PAGE else {}
+        more = {"nextCursor": str(start + PAGE)} if len(found) > PAGE else {}
         return Reply({"sessions": page, **more})
 
     async def _close(self, params: Mapping[str, Any]) -> Reply:

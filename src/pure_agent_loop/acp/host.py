@@ -244,8 +244,8 @@ class Host(Protocol):
         """
         ...
 
-    async def sessions(self, folder: Path | None) -> Sequence[Known]:
-        """The sessions of a folder, or of all, the one used last first."""
+    async def sessions(self, folder: Path | None, start: int, count: int) -> Sequence[Known]:
+        """So many sessions of a folder, or of all, from a place on; the one used last first."""
         ...
 
     def delete(self, session_id: str) -> None:

@@ -21,7 +21,7 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, CANCELLED = -32000, -32002, -32800
 MAX_LINE = 64_000_000  # bytes; an image in base64 is the longest thing that is sent
-END_SECONDS = 10.0  # for what is under way to end once the other side is gone
+END_SECONDS = 3.0  # for what is under way to end once the other side is gone
 MOST_WAITING = 256  # messages that were not written yet; then what makes more of them waits
 
 

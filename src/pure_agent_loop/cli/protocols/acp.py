@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -161,13 +162,14 @@ class _Folders:
         await in_thread(session.look)
         return chosen, session
 
-    async def sessions(self, folder: Path | None) -> list[Known]:
+    async def sessions(self, folder: Path | None, start: int, count: int) -> list[Known]:
         """See `acp.Host`."""
         store = default_store()
 
         def look() -> list[Known]:
-            found = ((info, folder_of(store, info.id)) for info in in_folder(store, folder))
-            return [Known(each.id, at, title_of(store, each.id), each.updated) for each, at in found if at]
+            with_folder = ((each, folder_of(store, each.id)) for each in in_folder(store, folder))
+            found = islice(((each, at) for each, at in with_folder if at), start, start + count)
+            return [Known(each.id, at, title_of(store, each.id), each.updated) for each, at in found]
 
         return await in_thread(look)
 
