@@ -82,7 +82,7 @@ LAYERS = [
         "facades",
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
-        runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff
+        runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff runs.tracing
         runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.plain llm.http.pool
         llm.http.sdk llm.http.aio llm.http.direct llm.http.choice llm.openai_client local
         runs.choose sessions session
@@ -95,6 +95,7 @@ LAYERS = [
         "batteries",
         """
         toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor server
+        acp otel
         """,
     ),
     (
@@ -118,6 +119,8 @@ WHOLE_PACKAGES = {
     "assistant",
     "durable",
     "server",
+    "acp",
+    "otel",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
 from pure_agent_loop.cli.output import Output, ResultLostError
@@ -17,6 +18,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
+TRACING_VARIABLE = "OTEL_TRACES_EXPORTER"  # what the launcher of OpenTelemetry sets
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 # Nearly all that is made while modules load stays: looking for garbage so often takes a tenth of the start.
 NEW_OBJECTS = 20_000
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))
+        if os.environ.get(TRACING_VARIABLE):
+            _trace()
         return run_command(options, output)
     except KeyboardInterrupt:
         output.say("stopped")
@@ -48,6 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the border to the user
         return _report(error, output)
+
+
+def _trace() -> None:
+    """Who asks for traces gets them, if the extra is there and a provider is configured."""
+    from pure_agent_loop.errors import MissingExtraError
+    from pure_agent_loop.otel import instrument
+
+    with suppress(MissingExtraError):  # it is said to all programs, and not to us
+        instrument()
 
 
 def _report(error: Exception, output: Output) -> int:

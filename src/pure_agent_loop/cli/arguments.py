@@ -39,8 +39,8 @@ def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
-def add_own(group: argparse._ArgumentGroup) -> None:
-    """Add the options that name what the user wrote: functions for the model, the form of the answer."""
+def add_functions(group: argparse._ArgumentGroup) -> None:
+    """Add the option that names functions of the user, as tools."""
     group.add_argument(
         "--functions",
         action="append",
@@ -48,6 +48,11 @@ def add_own(group: argparse._ArgumentGroup) -> None:
         metavar="FILE.py",
         help="its functions are tools too; they run as this program does, in no sandbox; repeatable",
     )
+
+
+def add_own(group: argparse._ArgumentGroup) -> None:
+    """Add the options that name what the user wrote: functions for the model, the form of the answer."""
+    add_functions(group)
     group.add_argument(
         "--schema",
         metavar="JSON|FILE",

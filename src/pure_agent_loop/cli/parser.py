@@ -14,7 +14,8 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
-# Of each command: the module, the name there, and what it is for. `add_NAME(parser)` adds its arguments;
+# Of each command: the module (with its room, if not `commands`), the name there, and what it is for.
+# `add_NAME(parser)` adds its arguments;
 # `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
 # when standard output takes nothing more.
 COMMANDS = {
@@ -30,6 +31,7 @@ COMMANDS = {
     "audit": ("audit", "audit", "see which tools were called, and check that the record is whole"),
     "undo": ("undo", "undo", "take back what a step changed in the workspace"),
     "serve": ("serve", "serve", "serve agents to pages and programs"),
+    "acp": ("protocols.acp", "acp", "work for an editor, which speaks to it on standard input"),
     "worker": ("worker", "worker", "work on durable runs until SIGTERM or Ctrl-C"),
     "submit": ("durable", "submit", "submit a durable run"),
     "tasks": ("durable", "tasks", "the durable runs, the newest first"),
@@ -41,7 +43,7 @@ COMMANDS = {
     "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
     "man": ("paper", "man", "print the manual page"),
 }
-SETTLED = ("run", "chat", "doctor", "eval", "serve")  # commands that settings are for
+SETTLED = ("run", "chat", "doctor", "eval", "serve", "acp")  # commands that settings are for
 _ALIKE = 0.75  # words that are less like a command are a question
 _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'
@@ -160,7 +162,8 @@ def _parser(loaded: Collection[str]) -> _Parser:
 
 def module_of(command: str) -> ModuleType:
     """The module of a command, loaded when it is needed."""
-    return importlib.import_module(f"pure_agent_loop.cli.commands.{COMMANDS[command][0]}")
+    place = COMMANDS[command][0]
+    return importlib.import_module(f"pure_agent_loop.cli.{place if '.' in place else f'commands.{place}'}")
 
 
 def run_command(options: argparse.Namespace, output: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.assistant import SkillsLoader
     from pure_agent_loop.assistant.trust import Guidance
     from pure_agent_loop.subagents import SubagentManager
+    from pure_agent_loop.toolbox import Workspace
 
 NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
 
@@ -66,13 +67,21 @@ class Toolset:
 
 
 def make_toolset(
-    options: argparse.Namespace, workspace: Path, output: Output, *, trusted: Guidance | None = None
+    options: argparse.Namespace,
+    workspace: Path,
+    output: Output,
+    *,
+    trusted: Guidance | None = None,
+    files: Workspace | None = None,
+    make_shell: Callable[..., Shell] = Shell,
 ) -> Toolset:
     """The tools that the options ask for.
 
     Args:
         output: Where to say what cannot be had.
         trusted: The folder's own texts, if they may be used.
+        files: What the tools for files stand on, if not on the folder itself.
+        make_shell: What runs commands; it takes what `Shell` takes.
 
     Raises:
         ConfigError: There is no tool of a name that was given, or an option cannot be used here.
@@ -86,13 +95,13 @@ def make_toolset(
         check_workspace(workspace)
     subagents = _subagents(options, workspace, trusted)
     if options.tools == "read":
-        read = [*starter_tools(workspace), *own]
+        read = [*starter_tools(files or workspace), *own]
         return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = None if options.tools == "all" else _names(options.tools)
     wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
-    shell = Shell(workspace, **_shell_options(options)) if wants_shell else None
+    shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
-    tools = [*workspace_tools(workspace, shell=False), calculator, *commands, Fetch().tool()]
+    tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
     extras = [*TodoList().tools(), *_skills(workspace, output, trusted)]
     tools += extras
     if names is not None:

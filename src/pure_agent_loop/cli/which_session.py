@@ -16,6 +16,7 @@ from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.task import Answer
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.media import MediaItem
 from pure_agent_loop.sessions import (
     JsonlStore,
     SessionInfo,
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 NEWEST = 3
 DAY = 86_400.0
 PICK = "?"  # no id: it cannot be one
-MOST_TO_PICK = 20
-MOST_TITLE = 60
+MOST_TO_PICK, MOST_TITLE = 20, 60
 FOLDER = "folder"  # the type of the record that says where a session began
 MOST_PREVIEWED = 6
 _PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # the mark of each kind of entry
@@ -90,10 +90,10 @@ class Place:
         say: Callable[[str], None],
         *,
         inbox: Inbox | None = None,
-        media: Sequence[Path] = (),
+        media: Sequence[MediaItem] = (),
     ) -> Run:
         """A run there, which knows what came in meanwhile; what is not kept goes on from the run before."""
-        inbox = Inbox() if inbox is None else inbox
+        inbox = inbox or Inbox()
         try:
             self._note_folder()
         except SessionWriteError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
@@ -58,6 +58,7 @@ class Attempt:
         session_id: The session it is kept in.
         in_thread: Runs a function in a thread and gives something to await.
         takeover: The store can take a session from a writer that has lost its run.
+        carried: The trace that the run belongs to, as `otel` writes it; it becomes metadata of the run.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Attempt:
         in_thread: InThread,
         *,
         takeover: bool = False,
+        carried: Mapping[str, str] | None = None,
     ) -> None:
+        self._carried = carried
         self._client, self._store, self._agent = client, store, agent
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
@@ -139,7 +142,12 @@ class Attempt:
         task = self._task if is_new else None
         inbox = Inbox()
         run = self._agent.prepare(
-            task, session_id=self._session_id, sessions=store, cancel_token=self._token, inbox=inbox
+            task,
+            session_id=self._session_id,
+            sessions=store,
+            cancel_token=self._token,
+            inbox=inbox,
+            metadata=self._carried or None,
         )
         bring_notices(self._client.database, self._session_id, store.records, run.prompts, inbox)
         answers = self._client.answers(self._run_id)

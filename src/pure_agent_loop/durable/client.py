@@ -25,6 +25,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import TASK_STATES
 from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
+from pure_agent_loop.runs.tracing import carrier
 from pure_agent_loop.sessions import check_session_id, new_session_id
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import as_text, clean_text
@@ -113,7 +114,9 @@ class Client:
         }
         session = run_id if session_id is None else check_session_id(session_id)
         with self.asking():
-            self.engine.enqueue(options, agent, clean_text(task), session)
+            carried = carrier()  # the trace that the run belongs to, if it does
+            more = (carried,) if carried else ()
+            self.engine.enqueue(options, agent, clean_text(task), session, *more)
         return run_id
 
     def agents(self) -> dict[str, str]:

@@ -164,15 +164,20 @@ class Worker:
         self._loop.set_default_executor(ThreadPoolExecutor())  # the one that it had put there is closed
 
     def _make_workflow(self, dbos: Any) -> Callable[..., Any]:
-        async def run_agent(agent: str, task: str, session_id: str) -> Any:
+        async def run_agent(
+            agent: str, task: str, session_id: str, carried: Mapping[str, str] | None = None
+        ) -> Any:
             with self._noted():
                 run_id = dbos.workflow_id
                 options = {"name": "attempt", "preemptible": True}
-                return await dbos.run_step_async(options, self._attempt, run_id, agent, task, session_id)
+                given = (run_id, agent, task, session_id, carried or {})
+                return await dbos.run_step_async(options, self._attempt, *given)
 
         return run_agent
 
-    async def _attempt(self, run_id: str, name: str, task: str, session_id: str) -> dict[str, Any]:
+    async def _attempt(
+        self, run_id: str, name: str, task: str, session_id: str, carried: Mapping[str, str]
+    ) -> dict[str, Any]:
         """What comes of a run; if that is not for this process to say, the engine refuses the value."""
         with self._noted():
             agent = self._agents.get(name)
@@ -190,6 +195,7 @@ class Worker:
                 session_id,
                 self._in_thread,
                 takeover=not self._client.database.is_sqlite,
+                carried=carried,
             )
             self._attempts[run_id] = attempt
             LOG.info("The run %s: at work, agent %s.", run_id, name)

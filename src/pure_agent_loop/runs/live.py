@@ -17,6 +17,7 @@ from pure_agent_loop.kernel.tools.gate import ask_person
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.runs.tracing import current_tracer
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 
 
@@ -131,6 +132,7 @@ async def drive(state: QueryState, kit: Kit) -> None:
     run = _Live(state, kit)
     with in_run(RunContext(kit.deps, run)):
         try:
-            await run_loop(state, kit)
+            tracer = current_tracer()
+            await (run_loop(state, kit) if tracer is None else tracer.watch(run_loop, state, kit))
         finally:
             run.end()

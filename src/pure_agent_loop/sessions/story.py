@@ -31,6 +31,7 @@ class Entry:
         failed: True if a result is an error.
         state: In which state the call of a result ended; empty if that is not recorded.
         seconds: How long it ran; None if that is not recorded.
+        call_id: Of a call or a result.
     """
 
     kind: Kind
@@ -41,6 +42,7 @@ class Entry:
     failed: bool = False
     state: str = ""
     seconds: float | None = None
+    call_id: str = ""
 
 
 @dataclass
@@ -168,7 +170,8 @@ class _Reader:
             about = _mapping(call)
             function = _mapping(about.get("function")) or about
             self._tools[str(about.get("id"))] = name = str(function.get("name"))
-            self._add("call", _text(function.get("arguments")), record, tool=name)
+            arguments = _text(function.get("arguments"))
+            self._add("call", arguments, record, tool=name, call_id=str(about.get("id")))
 
     def _changes(self, record: Record) -> None:
         found = record.data.get("parts")
@@ -190,6 +193,7 @@ class _Reader:
             failed=call_id in self._failed,
             state=state,
             seconds=None if began is None else max(0.0, times[state] - began),
+            call_id=call_id,
         )
 
     def _effect(self, record: Record) -> None:

@@ -12,8 +12,9 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
+T = TypeVar("T")
 IDLE_SECONDS = 10.0
 
 
@@ -99,3 +100,11 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
     future: asyncio.Future[Any] = loop.create_future()
     _WORKERS.start(_Job(function, contextvars.copy_context(), loop, future))
     return await future
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """The same, raising what the function raised."""
+    found = await run_in_thread(function)
+    if isinstance(found, Raised):
+        raise found.error
+    return cast("T", found)

@@ -65,20 +65,21 @@ _LATER = {
 __getattr__, __dir__ = names_loaded_later(__name__, _LATER)
 
 
-def starter_tools(root: str | os.PathLike[str] = ".") -> list[Tool]:
+def starter_tools(root: str | os.PathLike[str] | Workspace = ".") -> list[Tool]:
     """``list_dir`` and ``read_file``, restricted to a folder, and ``calculator``, for ``Agent(tools=...)``.
 
     Args:
-        root: The folder whose files the tools may show.
+        root: The folder whose files the tools may show, or a `Workspace`.
 
     Raises:
         ConfigError: It is no folder.
     """
-    return [*FileTools(Workspace(root)).tools(), calculator]
+    workspace = root if isinstance(root, Workspace) else Workspace(root)
+    return [*FileTools(workspace).tools(), calculator]
 
 
 def workspace_tools(
-    root: str | os.PathLike[str] = ".",
+    root: str | os.PathLike[str] | Workspace = ".",
     *,
     protected: Iterable[str] | None = None,
     hard_links: HardLinks = "refuse",
@@ -91,7 +92,7 @@ def workspace_tools(
     ``write_file`` and ``edit_file``; and ``shell``, which judges its commands itself.
 
     Args:
-        root: The folder they are restricted to.
+        root: The folder they are restricted to; or a `Workspace`, which says the rest itself.
         protected: Names that cannot be written; `PROTECTED` and our own data folder if None.
         hard_links: Whether a file with several names is read: ``refuse`` or ``allow``.
         shell: Whether the model may run commands.
@@ -102,7 +103,14 @@ def workspace_tools(
     """
     if shell_options and not shell:
         raise ConfigError(f"{', '.join(shell_options)} is for the shell, and shell=False.")
-    workspace = Workspace(root, protected=protected, hard_links=hard_links)
+    if not isinstance(root, Workspace):
+        workspace = Workspace(root, protected=protected, hard_links=hard_links)
+    elif protected is not None or hard_links != "refuse":
+        raise ConfigError(
+            "protected and hard_links are those of the Workspace that was given. Leave them out."
+        )
+    else:
+        workspace, root = root, root.root
     # The kinds of tools of one workspace; each has tools().
     kinds = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
     tools = [each for kind in kinds for each in kind.tools()]

@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[^*?()\n\r\\]+")  # a star would stand for more than what 
 _ALLOW = re.compile(r"^allow\s*=\s*\[", re.M)
 _RULES = re.compile(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
-_IN_DIFF = ("content", "old_text", "new_text", "replace_all")
+IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # comparing more takes too long
 _YES = Permission("allow")
 
@@ -89,7 +89,7 @@ class Desk:
                 return now
             data = {"tool": request.tool, "args": request.args, "reason": request.reason}
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
-            text = question_text(data, _IN_DIFF if diff else ())
+            text = question_text(data, IN_DIFF if diff else ())
             kind = kind_of(request.tool, request.args)
             return await self._wait(Pending(request, _future(), kind, text, diff))
 
@@ -228,30 +228,43 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
         workspace: The folder.
         request: The call.
     """
-    args = request.args
+    planned = planned_change(Workspace(workspace), request.tool, request.args)
+    if planned is None:
+        return ""
+    from pure_agent_loop.snapshots.differ import unified
+
+    path, before, after = planned
+    return unified(path, before or "", after, None)[0]
+
+
+def planned_change(
+    workspace: Workspace, tool: str, args: Mapping[str, Any]
+) -> tuple[str, str | None, str] | None:
+    """The file that a call would change, its text and the new one, if that can be said for sure.
+
+    Args:
+        workspace: The folder.
+        tool: The tool.
+        args: The arguments in force.
+    """
     path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
-    if request.tool not in EDITS or not isinstance(path, str):
-        return ""
+    if tool not in EDITS or not isinstance(path, str):
+        return None
     before = _text_of(workspace, path)
-    if request.tool == "write_file":
+    if tool == "write_file":
         after = args.get("content")
-        before = before or ""
     elif before is None or not (isinstance(old, str) and isinstance(new, str)) or not old:
-        return ""
+        return None
     else:
         count = before.count(old)
         is_sure = count == 1 or (count > 1 and args.get("replace_all") is True)
         after = before.replace(old, new) if is_sure else None
-    if not isinstance(after, str):
-        return ""
-    from pure_agent_loop.snapshots.differ import unified
-
-    return unified(path, before, after, None)[0]
+    return (path, before, after) if isinstance(after, str) else None
 
 
-def _text_of(workspace: Path, path: str) -> str | None:
+def _text_of(workspace: Workspace, path: str) -> str | None:
     try:
-        with Workspace(workspace).open_for_reading(path) as file:
+        with workspace.open_for_reading(path) as file:
             data = file.read(_MAX_BYTES + 1)
             return data.decode() if len(data) <= _MAX_BYTES else None
     except (WorkspaceError, OSError, UnicodeDecodeError):

@@ -48,10 +48,13 @@ class Host(Protocol):
     """The conversation that these commands are about."""
 
     shared: Shared
-    talk: Talk
     custom: CustomCommands
     theme: str
     prompt: Any
+
+    @property
+    def talk(self) -> Talk:
+        """What is going on in it."""
 
     def say(self, text: str, role: str = "dim") -> None:
         """Say something."""

@@ -21,6 +21,7 @@ from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.base import close_client
+from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.sessions import new_session_id
@@ -176,7 +177,7 @@ class Talk:
         if prepare is not None:
             prepare()
 
-    async def run(self, task: str | None, media: Sequence[Path] = ()) -> AsyncGenerator[Event, None]:
+    async def run(self, task: str | None, media: Sequence[MediaItem] = ()) -> AsyncGenerator[Event, None]:
         """Do a task, or go on with what was being done.
 
         Args:

@@ -79,22 +79,18 @@ examples:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(
-        parser,
-        "Do a task with a model and tools for the working folder, and print the answer.",
-        _EPILOG,
-    )
+    about = "Do a task with a model and tools for the working folder, and print the answer."
+    describe(parser, about, _EPILOG)
     parser.add_argument(
         "task",
         nargs="*",
         help="what to do; text piped in is its context, or the task itself if there is none",
     )
     add_model_choice(parser.add_argument_group("model"))
-    _add_work_options(work := parser.add_argument_group("work"))
-    add_own(work)
+    _add_work_options(parser.add_argument_group("work"))
     add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
-    _add_permission_options(parser.add_argument_group("permissions"))
+    add_permissions(parser.add_argument_group("permissions"))
     _add_output_options(parser.add_argument_group("output"))
 
 
@@ -117,6 +113,23 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
     )
+    add_tool_options(group)
+    add_own(group)
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="react",
+        help="react: work in steps (the default); single: decide about tools once, then answer",
+    )
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the first request and the limits; send nothing to the model",
+    )
+
+
+def add_tool_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say which tools there are."""
     group.add_argument(
         "--tools",
         default="all",
@@ -137,17 +150,6 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         help="also to those that the Markdown files of this folder define; repeatable",
     )
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
-    group.add_argument(
-        "--mode",
-        choices=MODES,
-        default="react",
-        help="react: work in steps (the default); single: decide about tools once, then answer",
-    )
-    group.add_argument(
-        "--explain",
-        action="store_true",
-        help="show the first request and the limits; send nothing to the model",
-    )
 
 
 def _add_session_options(group: argparse._ArgumentGroup) -> None:
@@ -182,7 +184,8 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     add_database(group)
 
 
-def _add_permission_options(group: argparse._ArgumentGroup) -> None:
+def add_permissions(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say what may be done, and where."""
     group.add_argument(
         "--permission-mode",
         choices=PERMISSION_MODES,

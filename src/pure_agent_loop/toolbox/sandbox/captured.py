@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pure_agent_loop.toolbox.words import say
 
 
@@ -10,9 +12,11 @@ class Captured:
 
     Args:
         limit: How many bytes are kept: a third of them from the start, the rest from the end.
+        echo: Given all of them, as they come.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, echo: Callable[[bytes], object] | None = None) -> None:
+        self._echo = echo
         self._head_room = limit // 3
         self._tail_room = max(1, limit - self._head_room)
         self._head = bytearray()
@@ -26,6 +30,8 @@ class Captured:
 
     def add(self, data: bytes) -> None:
         """Take the next bytes."""
+        if self._echo is not None:
+            self._echo(data)
         self.total += len(data)
         room = self._head_room - len(self._head)
         if room > 0:

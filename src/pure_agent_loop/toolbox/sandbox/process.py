@@ -11,7 +11,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,6 +67,7 @@ async def run_process(
     limits: Limits | None = None,
     home: str = "",
     read_only: bool = False,
+    echo: Callable[[bytes], object] | None = None,
 ) -> Finished:
     """Run a program until it ends or its time is over, and end everything that it began.
 
@@ -84,6 +85,7 @@ async def run_process(
         limits: See `Limits`.
         home: A private folder of this command, for sandboxes that need one.
         read_only: It may change nothing but its private folders; only with a sandbox that can do that.
+        echo: Given its output as it comes.
 
     Raises:
         OSError: The program that starts it cannot be run.
@@ -95,7 +97,7 @@ async def run_process(
         )
     start = Start(list(command), os.fspath(cwd), home, limits=limits or Limits(), read_only=read_only)
     variables = dict(env) if env is not None else clean_environment(home or "/nonexistent")
-    run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes), input)
+    run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes, echo), input)
     task = asyncio.ensure_future(run.to_its_end())
     try:
         return await asyncio.shield(task)

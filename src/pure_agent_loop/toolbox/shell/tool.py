@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -252,7 +252,14 @@ class Shell:
         names = [simple.words[0].text for simple in read_line(command).commands if simple.words]
         return list(missing(names, self._search_path))
 
-    async def _run(self, command: str, seconds: float, *, read_only: bool) -> Finished:
+    async def _run(
+        self,
+        command: str,
+        seconds: float,
+        *,
+        read_only: bool,
+        echo: Callable[[bytes], object] | None = None,
+    ) -> Finished:
         private = self.sandbox.private_home
         with _home(private) as home:
             temporary = "/tmp" if private else home  # noqa: S108 - one of its own
@@ -270,6 +277,7 @@ class Shell:
                     limits=self._limits,
                     home="" if private else home,
                     read_only=read_only,
+                    echo=echo,
                 )
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}

@@ -1,0 +1,205 @@
+"""One session of an editor: prompts, questions, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from pure_agent_loop.acp import calls
+from pure_agent_loop.acp.content import first_word, read_prompt
+from pure_agent_loop.acp.host import Host, Work
+from pure_agent_loop.acp.updates import Updates, chunk, tell_history
+from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError
+from pure_agent_loop.acp.words import say
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import in_thread
+
+_ENDS = {"limit": "max_turn_requests", "cut": "max_tokens", "cancelled": "cancelled"}  # of kinds of reasons
+_ENDS |= {"token_limit": "max_tokens", "budget": "max_tokens", "content_filter": "refusal"}  # of reasons
+
+
+class Session:
+    """A session. It is also the `Asker` of its work.
+
+    Args:
+        peer: The connection.
+        host: Says which modes there are.
+        has_notices: The editor shows notices.
+    """
+
+    id: str
+    work: Work
+
+    def __init__(self, peer: Peer, host: Host, *, has_notices: bool) -> None:
+        self._peer, self._host, self._has_notices = peer, host, has_notices
+        self._updates: Updates | None = None
+        self._is_stopped = False
+        self._loop = asyncio.get_running_loop()
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def modes(self) -> dict[str, Any]:
+        """The modes there are, and which one holds."""
+        found = [{"id": each, "name": each, "description": what} for each, what in self._host.modes.items()]
+        return {"currentModeId": self.work.mode, "availableModes": found}
+
+    async def tell(self, update: Mapping[str, Any]) -> None:
+        """Send an update."""
+        await self._peer.tell("session/update", {"sessionId": self.id, "update": update})
+
+    async def tell_commands(self) -> None:
+        """Say what can be typed behind a slash."""
+        found = [
+            {"name": name, "description": about or name, "input": {"hint": "..."}}
+            for name, about in self.work.commands()
+        ]
+        await self.tell({"sessionUpdate": "available_commands_update", "availableCommands": found})
+
+    async def tell_history(self) -> None:
+        """Say what was said and done in it before."""
+        await tell_history(self.work.history(), self.work, self.tell)
+
+    def set_mode(self, mode: str) -> None:
+        """Another permission mode, from the next task and the next question on.
+
+        Raises:
+            RpcError: There is no such mode.
+        """
+        if mode not in self._host.modes:
+            raise RpcError(INVALID_REQUEST, f"modeId must be one of: {', '.join(self._host.modes)}.")
+        self.work.mode = mode
+
+    # -- prompts ----------------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[Mapping[str, Any]]) -> str:
+        """Do what a person has written, and return why it ended.
+
+        Raises:
+            RpcError: It cannot be read, something else goes on, or it failed.
+        """
+        if self._updates is not None:
+            raise RpcError(INVALID_REQUEST, "This session works on a prompt already; cancel it first.")
+        task, media = read_prompt(blocks, self.work.folder)
+        self._is_stopped = False
+        self._updates = updates = Updates(self.work, self.tell, has_notices=self._has_notices)
+        mode = self.work.mode
+        try:
+            name, words = first_word(blocks)
+            goes_on: str | None = task
+            await self.work.begin()
+            if name and name in {each for each, _ in self.work.commands()}:
+                said, goes_on, is_task = await self.work.command(name, words)
+                if said:
+                    await self.tell(chunk("agent_message_chunk", said, f"command-{secrets.token_hex(4)}"))
+                if not is_task:
+                    return "end_turn"
+            if not self._is_stopped:
+                await self._run(goes_on, media if goes_on else [], updates)
+        finally:
+            await updates.finish()
+            self._updates = None
+            if self.work.mode != mode:
+                await self.tell({"sessionUpdate": "current_mode_update", "currentModeId": self.work.mode})
+        reason = updates.stop_reason
+        if self._is_stopped or not reason:
+            return "cancelled"
+        kind = STOP_REASONS[reason].kind  # type: ignore[index]  # it comes as plain text
+        if kind == "failed":
+            raise RpcError(INTERNAL, updates.failure or STOP_REASONS[reason].meaning)  # type: ignore[index]  # the same
+        return _ENDS.get(reason) or _ENDS.get(kind, "end_turn")
+
+    async def _run(self, task: str | None, media: Sequence[Mapping[str, Any]], updates: Updates) -> None:
+        async with aclosing(self.work.run(task, list(media))) as events:
+            async for event in events:
+                await updates.take(event)
+
+    def cancel(self) -> None:
+        """End the prompt soon; what was said stays in the session."""
+        if self._updates is not None:
+            self._is_stopped = True
+            self.work.stop()
+
+    def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
+        """Show something with a call; from any thread."""
+        self._loop.call_soon_threadsafe(self._attach, call_id, content)
+
+    def _attach(self, call_id: str, content: Mapping[str, Any]) -> None:
+        if self._updates is not None:
+            self._updates.attach(call_id, content)
+
+    # -- questions --------------------------------------------------------------------------------------
+
+    async def ask(self, request: PermissionRequest) -> Permission:
+        """Have the person decide about a call, unless a rule that was agreed to meanwhile does."""
+        async with self._one_at_a_time:
+            now = self.work.suggest(request)
+            is_plain = now.updated_args is None and not now.read_only
+            if now.behavior == "deny" or (now.behavior == "allow" and is_plain):
+                return now
+            if self._updates is not None:
+                await self._updates.announce(request.call_id, request.tool, request.args)
+            rules = self.work.kinds(request)
+            options = {"allow_once": "allow_once", "reject_once": "reject_once"}
+            if rules:
+                options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
+                options |= {"reject_session": "reject_always"}
+            shown = calls.about(request.tool, request.args, self.work.folder)
+            planned = await in_thread(partial(self.work.planned, request.tool, request.args))
+            asked = self.work.question(request, has_diff=planned is not None)
+            content = [calls.as_output(asked)]
+            if planned is not None:
+                content.append(calls.as_diff(planned, self.work.folder))
+            chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)
+            return await self._agreed(chosen, rules)
+
+    async def confirm(self, text: str) -> bool:
+        """Ask something of our own; only a yes is one."""
+        async with self._one_at_a_time:
+            call_id = f"question-{secrets.token_hex(4)}"
+            shown = {"title": say("trust"), "kind": "other", "content": [calls.as_output(text)]}
+            await self.tell(
+                {"sessionUpdate": "tool_call", "toolCallId": call_id, "status": "pending", **shown}
+            )
+            chosen = await self._choose(call_id, shown, {"yes": "allow_once", "no": "reject_once"}, [])
+            status = "completed" if chosen == "yes" else "failed"
+            await self.tell({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status})
+            return chosen == "yes"
+
+    async def _choose(
+        self, call_id: str, shown: Mapping[str, Any], options: Mapping[str, str], rules: Sequence[str]
+    ) -> str:
+        """Which of the options the person has chosen; empty for none, with which the prompt is over."""
+        given = [
+            {"optionId": each, "name": say(each, rules=", ".join(rules)), "kind": kind}
+            for each, kind in options.items()
+        ]
+        call = {"toolCallId": call_id, "status": "pending", **shown}
+        params = {"sessionId": self.id, "toolCall": call, "options": given}
+        found = await self._peer.ask("session/request_permission", params)
+        outcome = found.get("outcome")
+        outcome = outcome if isinstance(outcome, dict) else {}
+        chosen = outcome.get("optionId") if outcome.get("outcome") == "selected" else ""
+        if chosen in options:
+            return str(chosen)
+        self.cancel()
+        return ""
+
+    async def _agreed(self, chosen: str, rules: list[str]) -> Permission:
+        if chosen == "allow_folder":
+            try:
+                await in_thread(partial(self.work.keep_rules, rules))
+            except ConfigError as error:  # it holds for the session all the same
+                text = safe_str(error)
+                await self.tell(chunk("agent_thought_chunk", text, f"rules-{secrets.token_hex(4)}"))
+        if chosen in ("allow_session", "allow_folder"):
+            self.work.add_rules("allow", rules)
+        if chosen == "reject_session":
+            self.work.add_rules("deny", rules)
+        return Permission("allow" if chosen.startswith("allow") else "deny")

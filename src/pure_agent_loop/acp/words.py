@@ -1,0 +1,42 @@
+"""What a model reads of what an editor has sent, and what people read in the editor."""
+
+from __future__ import annotations
+
+from pure_agent_loop.support.language import Sentences
+
+say = Sentences(
+    {
+        "link": ("{name}: {place}", "{name}：{place}"),
+        "resource": (
+            '<file path="{place}">\n{text}\n</file>',
+            '<文件 路径="{place}">\n{text}\n</文件>',
+        ),
+        "attached": ("(attached: {place})", "（附件：{place}）"),
+        "not_readable": (
+            "({place} was attached; it is {kind}, which cannot be read here)",
+            "（附有 {place}；其类型为 {kind}，此处无法读取）",
+        ),
+        "editor_failed": (
+            "The editor has not written {path}: {why}",
+            "编辑器没有写入 {path}：{why}",
+        ),
+        "editor_changed": (
+            "{path} has changed its place while the editor wrote it. Look at it again.",
+            "编辑器写入期间 {path} 的位置变了。请重新查看。",
+        ),
+        "again": ("(the answer begins again)", "（回答重新开始）"),
+        "allow_once": ("Allow", "允许"),
+        "allow_session": ("Allow in this session: {rules}", "本会话中允许：{rules}"),
+        "allow_folder": ("Always allow in this folder: {rules}", "在此文件夹中总是允许：{rules}"),
+        "reject_once": ("Reject", "拒绝"),
+        "reject_session": ("Reject in this session: {rules}", "本会话中拒绝：{rules}"),
+        "yes": ("Yes", "是"),
+        "no": ("No", "否"),
+        "trust": ("Trust this folder?", "信任此文件夹吗？"),
+        "goes_on": ("go on with what was being done", "继续先前未完成的工作"),
+        "mode_ask": ("Ask about what may change something", "可能改动内容的操作都先询问"),
+        "mode_auto": ("Allow what no rule forbids", "允许规则未禁止的一切"),
+        "mode_plan": ("Only read, and plan", "只读取和规划"),
+        "mode_bypass": ("Ask about nothing", "什么都不询问"),
+    }
+)

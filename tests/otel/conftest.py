@@ -1,0 +1,63 @@
+"""The model of the traced program, and spans in memory."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from pure_agent_loop import otel
+from pure_agent_loop.testing import ScriptedServer, call
+
+
+def _script(request):
+    last = request.messages[-1]
+    if last["role"] == "tool":
+        return f"It said: {last['content']}"
+    task = str(last["content"])
+    if "scout" in task:
+        return call("scout", input="look around there")
+    return call("breaks") if "break" in task else call("look", place="the hill")
+
+
+@pytest.fixture(scope="session")
+def model():
+    with ScriptedServer(handler=_script, strict=False) as server:
+        yield server.base_url
+
+
+@pytest.fixture(scope="session")
+def _providers():
+    """A process can have only one of each."""
+    spans, reader, exporter = TracerProvider(), InMemoryMetricReader(), InMemorySpanExporter()
+    spans.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(spans)
+    metrics.set_meter_provider(MeterProvider([reader]))
+    return exporter, reader
+
+
+@pytest.fixture
+def spans(_providers):
+    """What was sent, as it is asked for; `content` switches what was said on."""
+    exporter, reader = _providers
+    exporter.clear()
+
+    class Sent:
+        instrument = staticmethod(otel.instrument)
+
+        def __call__(self, name=None):
+            found = exporter.get_finished_spans()
+            return [each for each in found if name is None or each.name == name]
+
+        def metrics(self):
+            data = reader.get_metrics_data()
+            scopes = [scope for each in data.resource_metrics for scope in each.scope_metrics]
+            return {metric.name: metric for scope in scopes for metric in scope.metrics}
+
+    otel.instrument()
+    yield Sent()
+    otel.uninstrument()

@@ -1,0 +1,196 @@
+"""What is sent of a run: names, kinds, parents and attributes, and nothing that nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+from tests.otel.traced_program import agents
+
+from pure_agent_loop import Agent, CancelToken, Handoff, LLMError, otel
+from pure_agent_loop.durable import Engine
+from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
+
+TODAY = {
+    "gen_ai.operation.name",
+    "gen_ai.provider.name",
+    "gen_ai.agent.name",
+    "gen_ai.request.model",
+    "gen_ai.request.stream",
+    "gen_ai.response.finish_reasons",
+    "gen_ai.response.time_to_first_chunk",
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.output_tokens",
+    "gen_ai.tool.name",
+    "gen_ai.tool.call.id",
+    "gen_ai.tool.type",
+    "server.address",
+    "server.port",
+}
+
+
+def parent_of(span, spans):
+    return next((each for each in spans if span.parent and each.context.span_id == span.parent.span_id), None)
+
+
+def tree(spans, root=None):
+    """The names of spans, each with those below it."""
+    below = [each for each in spans if parent_of(each, spans) is root]
+    return {each.name: tree(spans, each) for each in sorted(below, key=lambda each: each.start_time)}
+
+
+def test_a_run_with_a_tool(spans, model):
+    scout, _ = agents(model)
+    scout.run("look around")
+    sent = spans()
+    assert tree(sent) == {"invoke_agent scout": {"chat gpt-test": {}, "execute_tool look": {}}}
+    assert len(spans("chat gpt-test")) == 2
+    kinds = {each.name.split()[0]: each.kind for each in sent}
+    assert kinds == {
+        "invoke_agent": SpanKind.INTERNAL,
+        "chat": SpanKind.CLIENT,
+        "execute_tool": SpanKind.INTERNAL,
+    }
+    assert {name for each in sent for name in each.attributes} - {
+        "gen_ai.usage.cache_read.input_tokens"
+    } == TODAY
+    assert all(each.end_time >= each.start_time for each in sent)
+    first = spans("chat gpt-test")[0].attributes
+    assert first["gen_ai.response.finish_reasons"] == ("tool_calls",)
+    assert first["server.address"] == "127.0.0.1"
+    whole = spans("invoke_agent scout")[0].attributes
+    each_chat = [each.attributes["gen_ai.usage.input_tokens"] for each in spans("chat gpt-test")]
+    assert whole["gen_ai.usage.input_tokens"] == sum(each_chat)
+
+
+def test_what_is_measured(spans, model):
+    agents(model)[0].run("look around")
+    found = spans.metrics()
+    assert {name: each.unit for name, each in found.items()} == {
+        "gen_ai.client.operation.duration": "s",
+        "gen_ai.client.operation.time_to_first_chunk": "s",
+        "gen_ai.client.token.usage": "{token}",
+        "gen_ai.invoke_agent.duration": "s",
+        "gen_ai.execute_tool.duration": "s",
+    }
+    points = found["gen_ai.client.token.usage"].data.data_points
+    assert {each.attributes["gen_ai.token.type"] for each in points} == {"input", "output"}
+
+
+def test_a_subagent_is_below_the_call_that_began_it(spans, model):
+    _, boss = agents(model)
+    with trace.get_tracer("the program").start_as_current_span("a request"):
+        boss.run("ask the scout")
+    inner = {"chat gpt-test": {}, "execute_tool look": {}}
+    found = tree(spans())["a request"]["invoke_agent boss"]
+    ((name, below),) = found["execute_tool scout"].items()
+    assert name.startswith("invoke_agent")
+    assert below == inner
+    assert len({each.context.trace_id for each in spans()}) == 1
+
+
+def test_a_worker_of_another_process_goes_on_with_the_trace(spans, model, tmp_path):
+    database = str(tmp_path / "work.sqlite")
+    argv = [sys.executable, "-m", "tests.otel.traced_program", model, "worker", database]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        with Engine(f"sqlite:///{database}") as client:
+            with trace.get_tracer("the program").start_as_current_span("a request"):
+                handle = client.submit("boss", "ask the scout", run_id="traced")
+            assert handle.result(timeout=60).status == "completed"
+        told = worker.communicate()[0].splitlines()
+    sent = {each.split("|")[0]: list(map(int, each.split("|")[1:])) for each in told if "|" in each}
+    (request,) = spans("a request")
+    trace_id, own, parent = sent["invoke_agent boss"]
+    assert (trace_id, parent) == (request.context.trace_id, request.context.span_id)
+    assert sent["execute_tool scout"][2] == own
+    assert {each[0] for each in sent.values()} == {trace_id}
+
+
+def test_nothing_of_what_was_said_is_sent(spans, model):
+    scout, _ = agents(model)
+    scout.run("look around")
+    scout.run("break it")
+    said = "".join(each.to_json() for each in spans())
+    assert "hill" not in said
+    assert "secret word" not in said
+    assert "look around" not in said
+
+
+def test_on_request_it_is_sent_without_secrets(spans, model):
+    spans.instrument(content=True)
+    agents(model)[0].run("look around")
+    (call_span,) = spans("execute_tool look")
+    assert json.loads(call_span.attributes["gen_ai.tool.call.arguments"]) == {"place": "the hill"}
+    assert call_span.attributes["gen_ai.tool.call.result"].startswith("the hill is quiet")
+    last = spans("chat gpt-test")[-1].attributes
+    roles = [each["role"] for each in json.loads(last["gen_ai.input.messages"])]
+    assert roles == ["user", "assistant", "tool"]
+    assert json.loads(last["gen_ai.output.messages"])[0]["parts"][0]["content"].startswith("It said")
+    assert "sk-proj-abc" not in "".join(each.to_json() for each in spans())
+
+
+def test_what_fails_says_how(spans, model):
+    agents(model)[0].run("break it")
+    (failed,) = spans("execute_tool breaks")
+    assert (failed.status.status_code, failed.attributes["error.type"]) == (StatusCode.ERROR, "tool_error")
+    assert not failed.events
+    Agent(llm=ScriptedLLM([LLMError("no such model", kind="bad_request")]), name="lost").run("x")
+    (chat,) = [each for each in spans() if each.name.startswith("chat") and "error.type" in each.attributes]
+    (whole,) = spans("invoke_agent lost")
+    assert chat.status.status_code == whole.status.status_code == StatusCode.ERROR
+    assert chat.attributes["error.type"] == whole.attributes["error.type"]
+
+
+def test_a_run_that_is_stopped_or_left_closes_its_spans(spans):
+    async def leave():
+        token = CancelToken()
+        agent = Agent(llm=ScriptedLLM([deltas("so far ", Gate(), "never")]), name="stopped")
+        async for event in agent.prepare("x", cancel_token=token).stream():
+            assert not trace.get_current_span().get_span_context().is_valid  # the reader is outside
+            if event.type == "text_delta":
+                token.cancel()
+
+    asyncio.run(leave())
+    assert [each.name.split()[0] for each in spans()] == ["chat", "invoke_agent"]
+    assert spans("invoke_agent stopped")[0].status.status_code == StatusCode.UNSET
+
+
+def test_an_agent_that_is_handed_over_to_has_a_span_of_its_own(spans):
+    second = Agent(llm=ScriptedLLM(["Done."]), name="second")
+    first = Agent(llm=ScriptedLLM([call("transfer_to_second")]), name="first", handoffs=[Handoff(second)])
+    assert first.run("x").content == "Done."
+    agents_seen = [each.name for each in spans() if each.name.startswith("invoke_agent")]
+    assert agents_seen == ["invoke_agent first", "invoke_agent second"]
+
+
+def test_a_call_can_tell_others_where_it_is(spans, model):
+    seen = []
+
+    def where() -> str:
+        """Where."""
+        seen.append(otel.traceparent())
+        return "here"
+
+    Agent(llm=ScriptedLLM([call("where"), "Done."]), tools=[where]).run("x")
+    (span,) = spans("execute_tool where")
+    assert seen[0].startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
+    assert otel.traceparent() == ""
+
+
+def test_without_a_provider_nothing_is_watched():
+    program = (
+        "from pure_agent_loop import Agent, otel\n"
+        "from pure_agent_loop.testing import ScriptedLLM\n"
+        "otel.instrument()\n"
+        "from pure_agent_loop.otel.tracing import _Run\n"
+        "_Run.__init__ = None\n"
+        "print(Agent(llm=ScriptedLLM(['Done.'])).run('x').content, otel.traceparent() == '')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "Done. True\n", done.stderr
