@@ -1,0 +1,3 @@
+"""placeholder"""
+def kept_login(settings):
+    return None

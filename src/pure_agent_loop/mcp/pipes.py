@@ -1,0 +1,228 @@
+"""A server that is a program of this machine: its messages are lines of its standard input and output.
+
+The SDK's own transport puts no bound on a line and hands on no end of the program, so these are ours: what
+comes in is bounded, what is no message is logged and skipped, and whatever happens the program ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
+from pure_agent_loop.mcp.words import say
+from pure_agent_loop.support.child import child_environment
+from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.terminal import one_line
+
+CHUNK = 1 << 18
+MOST_RUBBISH = 10_000_000  # bytes that are no messages, since the last one that was
+MOST_LOG = 1_000_000  # bytes of a log, which begins anew with each start
+LEAVE_SECONDS = 1.5  # for the program to end by itself, and again after SIGTERM
+_SAID_LINES, _SAID_CHARS = 5, 400
+_POLL = 0.01
+
+
+class Log:
+    """What a server says besides its answers: a file of bounded length, and the last lines for a message.
+
+    Args:
+        name: The server's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._path, self._left = log_file(name), MOST_LOG
+        self._file: Any = None
+        self._last: deque[str] = deque(maxlen=_SAID_LINES)
+
+    def write(self, data: bytes) -> None:
+        """Keep a line, or a part of one."""
+        if line := one_line(data[:_SAID_CHARS].decode("utf-8", "replace"), _SAID_CHARS):
+            self._last.append(line)
+        if self._left <= 0:
+            return
+        with contextlib.suppress(OSError):  # a log that cannot be written holds nothing up
+            if self._file is None:
+                private_folder(self._path.parent)
+                self._file = self._path.open("wb", buffering=0)
+            self._file.write(data[: self._left])
+        self._left -= len(data)
+
+    @property
+    def said(self) -> str:
+        """The last lines."""
+        return " / ".join(self._last)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._file is not None:
+            self._file.close()
+
+
+def log_file(name: str) -> Path:
+    """Where a server's log is."""
+    return data_folder() / "mcp" / "logs" / f"{name}.log"
+
+
+@dataclass(slots=True)
+class Ending:
+    """Why a connection is over.
+
+    Args:
+        why: For people and models; empty while nothing is known.
+        tell: Called when it is over.
+        said: The last words of the program.
+    """
+
+    why: str = ""
+    tell: Callable[[], None] = field(default=lambda: None)
+    said: Callable[[], str] = field(default=lambda: "")
+
+    def because(self, why: str) -> None:
+        """It is over; the first reason counts."""
+        self.why = self.why or why
+        self.tell()
+
+
+@contextlib.asynccontextmanager
+async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIterator[Any]:
+    """Start the program, and give the two streams that a session of the SDK works with.
+
+    Args:
+        log: Takes what it says besides.
+        ending: Told when it ends, and why.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    import anyio
+
+    own = {name: os.environ[name] for name in settings.inherit if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *settings.command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=child_environment(**{**own, **settings.env}),
+        cwd=settings.cwd or None,
+        limit=CHUNK,
+        start_new_session=sys.platform != "win32",
+    )
+    try:
+        to_session, read_stream = anyio.create_memory_object_stream[Any](0)
+        write_stream, from_session = anyio.create_memory_object_stream[Any](0)
+        work = [
+            asyncio.create_task(each)
+            for each in (
+                _read(process, to_session, log, ending),
+                _write(process, from_session, to_session),
+                _listen(process, log),
+            )
+        ]
+        try:
+            yield read_stream, write_stream
+        finally:
+            for stream in (read_stream, write_stream):
+                stream.close()
+            await _stop(process)
+    finally:
+        kill_group(process)
+        for task in work:
+            task.cancel()
+        await asyncio.wait(work)
+        for stream in (to_session, from_session):
+            stream.close()
+        process._transport.close()  # type: ignore[attr-defined] # what outlived it may hold its pipes open
+
+
+async def _read(process: Any, to_session: Any, log: Log, ending: Ending) -> None:
+    buffer, rubbish = bytearray(), 0
+    async with to_session:
+        while chunk := await process.stdout.read(CHUNK):
+            start = 0
+            while (end := chunk.find(b"\n", start)) >= 0:
+                line = bytes(buffer) + chunk[start:end]
+                start = end + 1
+                buffer.clear()
+                is_message = await _take(line, to_session, log)
+                rubbish = 0 if is_message else rubbish + len(line)
+            buffer += chunk[start:]
+            if len(buffer) > MOST_BYTES or rubbish > MOST_RUBBISH:
+                word = "mcp_rubbish" if rubbish > MOST_RUBBISH else "mcp_too_large"
+                ending.because(say(word, limit=MOST_BYTES))
+                return
+        code = await _exit_code(process, LEAVE_SECONDS)
+        ending.because(say("mcp_closed") if code is None else say("mcp_ended", code=code))
+
+
+async def _take(line: bytes, to_session: Any, log: Log) -> bool:
+    """Hand a line on, if it is a message."""
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    if not line.strip():
+        return True
+    try:
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        log.write(line + b"\n")
+        return False
+    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        await to_session.send(SessionMessage(message))
+    return True
+
+
+async def _write(process: Any, from_session: Any, to_session: Any) -> None:
+    async with from_session:
+        try:
+            async for each in from_session:
+                data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(data.encode() + b"\n")
+                await process.stdin.drain()
+        except OSError:  # it reads no more
+            to_session.close()
+
+
+async def _listen(process: Any, log: Log) -> None:
+    try:
+        while chunk := await process.stderr.read(CHUNK):
+            for line in chunk.splitlines(keepends=True)[-1000:]:
+                log.write(line)
+    finally:
+        log.close()
+
+
+async def _exit_code(process: Any, seconds: float) -> int | None:
+    """How it ended; None if it does not. Its pipes may be open in others, so they are not waited for."""
+    code: int | None = process.returncode
+    for _ in range(int(seconds / _POLL)):
+        if code is not None:
+            break
+        await asyncio.sleep(_POLL)
+        code = process.returncode
+    return code
+
+
+async def _stop(process: Any) -> None:
+    process.stdin.close()
+    if await _exit_code(process, LEAVE_SECONDS) is None:
+        kill_group(process, signal.SIGTERM)
+        await _exit_code(process, LEAVE_SECONDS)
+
+
+def kill_group(process: Any, sign: int | None = None) -> None:
+    """End a program and what it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, sign or signal.SIGKILL)
