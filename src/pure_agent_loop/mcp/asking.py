@@ -84,7 +84,11 @@ class Asking:
                 content = await _form(run, text, params.requested_schema)
             except ToolExecutionError:  # nobody can be asked
                 return ElicitResult(action="cancel")
-        return ElicitResult(action="decline") if content is None else ElicitResult(action="accept", content=content)
+        return (
+            ElicitResult(action="decline")
+            if content is None
+            else ElicitResult(action="accept", content=content)
+        )
 
     async def sample(self, _: Any, params: Any) -> Any:
         """Let the server ask the model, if a person agrees to this very question."""

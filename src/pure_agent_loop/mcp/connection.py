@@ -23,6 +23,7 @@ from pure_agent_loop.support.threads import Raised, run_in_thread
 FIRST_WAIT, MOST_WAIT = 0.5, 60.0  # seconds between starts that failed; doubled each time
 PATIENCE = 2.0  # of a caller, for the next start
 PING_SECONDS = 5.0
+LAST_WORDS_SECONDS = 0.5  # for what a program said at its end to come in
 LOG_LEVEL = "warning"
 _CLOSED = -32000  # the SDK's code for a connection that is over
 _ERROR_CHARS = 500
@@ -73,7 +74,8 @@ class Connection:
             await self._wait()
             if self._life is life:  # nobody else was quicker
                 self._life = _Life(self._settings, self._make, self._follow)
-                self._on_change()
+                if life is not None:  # it may have other tools now
+                    self._on_change()
         assert self._life is not None
         return await self._begun(self._life)
 
@@ -121,7 +123,7 @@ class Connection:
         is_closed = _code_of(error) == _CLOSED or "session terminated" in safe_str(error).lower()
         if life is not None and (is_closed or life.is_over or _is_of_network(error)):
             life.ending.because("" if is_closed else reason_of(error, self._settings))
-            await asyncio.wait({life.task}, timeout=PING_SECONDS)  # then it is known how it ended
+            await asyncio.wait({life.task}, timeout=LAST_WORDS_SECONDS)
             self.last_error = life.why
             return ServerError(say("mcp_lost", server=self._settings.name, why=life.why))
         return ServerError(
@@ -216,7 +218,9 @@ class _Life:
     def why(self) -> str:
         """Why it is over, with the last words of the program."""
         said = self.ending.said()
-        return " ".join([self.ending.why or say("mcp_closed"), *([say("mcp_said", text=said)] if said else [])])
+        return " ".join(
+            [self.ending.why or say("mcp_closed"), *([say("mcp_said", text=said)] if said else [])]
+        )
 
     async def _own(self) -> None:
         seconds = self._settings.start_timeout
@@ -243,6 +247,7 @@ class _Life:
 
     def _give_up(self) -> None:
         self.ending.because(say("mcp_start_timeout", seconds=self._settings.start_timeout))
+        self.begun.set()  # who waits need not wait until it is closed
         self.task.cancel()
 
 
@@ -298,9 +303,14 @@ def reason_of(error: BaseException, settings: ServerSettings) -> str:
         return say("mcp_login", server=settings.name)
     if _is_of_network(leaf):
         return say("mcp_unreachable", url=settings.shown, error=text)
-    if "ValidationError" in kinds or _code_of(leaf) == -32700:
-        return say("mcp_protocol", error=text)
+    if "ValidationError" in kinds:
+        return say("mcp_protocol", error=one_line(_first_problem(leaf), _ERROR_CHARS))
     return text
+
+
+def _first_problem(error: Any) -> str:
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{error.title}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
 
 
 def _is_of_network(error: BaseException) -> bool:

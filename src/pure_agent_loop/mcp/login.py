@@ -1,3 +1,5 @@
 """placeholder"""
+
+
 def kept_login(settings):
     return None

@@ -24,11 +24,11 @@ from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.terminal import one_line
 
 CHUNK = 1 << 18
-MOST_RUBBISH = 10_000_000  # bytes that are no messages, since the last one that was
+MOST_RUBBISH = 10_000  # lines that are no messages, since the last one that was
 MOST_LOG = 1_000_000  # bytes of a log, which begins anew with each start
 LEAVE_SECONDS = 1.5  # for the program to end by itself, and again after SIGTERM
+LAST_SECONDS = 0.5  # for a program that closed its output to end
 _SAID_LINES, _SAID_CHARS = 5, 400
-_POLL = 0.01
 
 
 class Log:
@@ -52,7 +52,7 @@ class Log:
         with contextlib.suppress(OSError):  # a log that cannot be written holds nothing up
             if self._file is None:
                 private_folder(self._path.parent)
-                self._file = self._path.open("wb", buffering=0)
+                self._file = open(self._path, "wb", buffering=0, opener=_for_us_only)  # noqa: PTH123 - it has an opener
             self._file.write(data[: self._left])
         self._left -= len(data)
 
@@ -65,6 +65,10 @@ class Log:
         """Nothing more comes."""
         if self._file is not None:
             self._file.close()
+
+
+def _for_us_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def log_file(name: str) -> Path:
@@ -80,9 +84,11 @@ class Ending:
         why: For people and models; empty while nothing is known.
         tell: Called when it is over.
         said: The last words of the program.
+        is_ours: We close it, so how the program ends says nothing.
     """
 
     why: str = ""
+    is_ours: bool = False
     tell: Callable[[], None] = field(default=lambda: None)
     said: Callable[[], str] = field(default=lambda: "")
 
@@ -106,23 +112,22 @@ async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIter
     import anyio
 
     own = {name: os.environ[name] for name in settings.inherit if name in os.environ}
-    process = await asyncio.create_subprocess_exec(
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: _Program(CHUNK, loop),
         *settings.command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
         env=child_environment(**{**own, **settings.env}),
         cwd=settings.cwd or None,
-        limit=CHUNK,
         start_new_session=sys.platform != "win32",
     )
+    process = asyncio.subprocess.Process(transport, protocol, loop)
     try:
         to_session, read_stream = anyio.create_memory_object_stream[Any](0)
         write_stream, from_session = anyio.create_memory_object_stream[Any](0)
         work = [
             asyncio.create_task(each)
             for each in (
-                _read(process, to_session, log, ending),
+                _read(process, protocol.exited, to_session, log, ending),
                 _write(process, from_session, to_session),
                 _listen(process, log),
             )
@@ -130,37 +135,66 @@ async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIter
         try:
             yield read_stream, write_stream
         finally:
+            ending.is_ours = True
             for stream in (read_stream, write_stream):
                 stream.close()
-            await _stop(process)
+            await _stop(process, protocol.exited)
     finally:
         kill_group(process)
         for task in work:
             task.cancel()
         await asyncio.wait(work)
+        await _within(LAST_SECONDS, protocol.exited)
         for stream in (to_session, from_session):
             stream.close()
-        process._transport.close()  # type: ignore[attr-defined] # what outlived it may hold its pipes open
+        transport.close()  # what outlived it may hold its pipes open
 
 
-async def _read(process: Any, to_session: Any, log: Log, ending: Ending) -> None:
-    buffer, rubbish = bytearray(), 0
+class _Program(asyncio.subprocess.SubprocessStreamProtocol):
+    """A program that says when it has ended, also where what it started holds its pipes open."""
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit, loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+async def _read(process: Any, exited: asyncio.Event, to_session: Any, log: Log, ending: Ending) -> None:
     async with to_session:
-        while chunk := await process.stdout.read(CHUNK):
-            start = 0
-            while (end := chunk.find(b"\n", start)) >= 0:
-                line = bytes(buffer) + chunk[start:end]
-                start = end + 1
-                buffer.clear()
-                is_message = await _take(line, to_session, log)
-                rubbish = 0 if is_message else rubbish + len(line)
-            buffer += chunk[start:]
-            if len(buffer) > MOST_BYTES or rubbish > MOST_RUBBISH:
-                word = "mcp_rubbish" if rubbish > MOST_RUBBISH else "mcp_too_large"
-                ending.because(say(word, limit=MOST_BYTES))
-                return
-        code = await _exit_code(process, LEAVE_SECONDS)
-        ending.because(say("mcp_closed") if code is None else say("mcp_ended", code=code))
+        reading = asyncio.ensure_future(_messages(process, to_session, log))
+        ended = asyncio.ensure_future(exited.wait())
+        try:
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reading} if ended.done() else {ended}, timeout=LAST_SECONDS)
+            why = reading.result() if reading.done() else ""
+            if not ending.is_ours:
+                code = process.returncode
+                ending.because(why or (say("mcp_closed") if code is None else say("mcp_ended", code=code)))
+        finally:
+            reading.cancel()
+            ended.cancel()
+
+
+async def _messages(process: Any, to_session: Any, log: Log) -> str:
+    """Hand on what comes until its end; why it is not read on, if it is not at its end."""
+    buffer, rubbish = bytearray(), 0
+    while chunk := await process.stdout.read(CHUNK):
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            line = bytes(buffer) + chunk[start:end]
+            start = end + 1
+            buffer.clear()
+            rubbish = 0 if await _take(line, to_session, log) else rubbish + 1
+            if rubbish > MOST_RUBBISH:
+                return say("mcp_rubbish")
+        buffer += chunk[start:]
+        if len(buffer) > MOST_BYTES:
+            return say("mcp_too_large", limit=MOST_BYTES)
+        await asyncio.sleep(0)  # a flood must not keep everybody else waiting
+    return ""
 
 
 async def _take(line: bytes, to_session: Any, log: Log) -> bool:
@@ -172,6 +206,8 @@ async def _take(line: bytes, to_session: Any, log: Log) -> bool:
     if not line.strip():
         return True
     try:
+        if not line.lstrip().startswith(b"{"):
+            raise ValueError("no message")
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         log.write(line + b"\n")
@@ -201,22 +237,18 @@ async def _listen(process: Any, log: Log) -> None:
         log.close()
 
 
-async def _exit_code(process: Any, seconds: float) -> int | None:
-    """How it ended; None if it does not. Its pipes may be open in others, so they are not waited for."""
-    code: int | None = process.returncode
-    for _ in range(int(seconds / _POLL)):
-        if code is not None:
-            break
-        await asyncio.sleep(_POLL)
-        code = process.returncode
-    return code
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Whether something happens in time."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
-async def _stop(process: Any) -> None:
+async def _stop(process: Any, exited: asyncio.Event) -> None:
     process.stdin.close()
-    if await _exit_code(process, LEAVE_SECONDS) is None:
+    if not await _within(LEAVE_SECONDS, exited):
         kill_group(process, signal.SIGTERM)
-        await _exit_code(process, LEAVE_SECONDS)
+        await _within(LEAVE_SECONDS, exited)
 
 
 def kill_group(process: Any, sign: int | None = None) -> None:

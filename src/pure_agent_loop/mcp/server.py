@@ -14,10 +14,11 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.approvals import Approvals, digest_of
 from pure_agent_loop.mcp.asking import Asking
-from pure_agent_loop.mcp.connection import Connection, ServerError, ping
+from pure_agent_loop.mcp.connection import PATIENCE, Connection, ServerError, ping
 from pure_agent_loop.mcp.offered import MOST_TOOLS, as_ours, changed_tool, is_wanted, own_name
 from pure_agent_loop.mcp.results import items_of, joined, resource_of, value_of
 from pure_agent_loop.mcp.settings import ServerSettings, default_name
+from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
@@ -121,7 +122,9 @@ class MCPServer:
         self._begin(ServerSettings(**about), sampling, auth)
 
     @classmethod
-    def of(cls, settings: ServerSettings, *, sampling: ChatModel | None = None, auth: Any = None) -> MCPServer:
+    def of(
+        cls, settings: ServerSettings, *, sampling: ChatModel | None = None, auth: Any = None
+    ) -> MCPServer:
         """A server of settings that were read from a file."""
         made = cls.__new__(cls)
         made._begin(settings, sampling, auth)
@@ -132,6 +135,8 @@ class MCPServer:
         self._sampling, self._auth = sampling, auth
         self._used: dict[asyncio.AbstractEventLoop, _InUse] = {}
         self._last_error = ""
+        search = own_name(settings.tool_prefix, "search_tools", set())
+        self._shown = Shown(self.every, MOST_SHOWN, search, f"MCP: {settings.name}.")
 
     def __repr__(self) -> str:
         return f"MCPServer({self.settings.name!r}, {self.settings.shown!r})"
@@ -181,8 +186,12 @@ class MCPServer:
             raise ConfigError(f"The MCP server {self.name!r} is not in use here: async with server: ...")
         return found
 
-    async def list(self, context: StepContext) -> Sequence[Tool]:  # noqa: ARG002 - they depend on no step
-        """Its tools; while it cannot be used, one tool that says why and tries again."""
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        """Its tools, or a search among them; while it cannot be used, one tool that says why and tries again."""
+        return await self._shown.list(context)
+
+    async def every(self, _: StepContext) -> Sequence[Tool]:
+        """All its tools, without a search."""
         used = self._in_use
         async with used.listing:
             if used.tools is None or (used.is_stale and used.connection.is_ready):
@@ -195,11 +204,11 @@ class MCPServer:
             return used.tools
 
     async def _listed(self, used: _InUse) -> list[Tool]:
-        seconds = self.settings.start_timeout
+        seconds = PATIENCE + 2 * self.settings.start_timeout
         try:
-            return await asyncio.wait_for(self._fetched(used), seconds * 2)
+            return await asyncio.wait_for(self._fetched(used), seconds)
         except asyncio.TimeoutError:
-            why = say("mcp_start_timeout", seconds=seconds * 2)
+            why = say("mcp_start_timeout", seconds=seconds)
             raise ServerError(say("mcp_failed", server=self.name, why=why)) from None
 
     async def _fetched(self, used: _InUse) -> list[Tool]:
@@ -211,7 +220,9 @@ class MCPServer:
         for name, each in raw.items():
             ours = as_ours(each, self.settings, self._call, taken)
             if isinstance(ours, str):
-                LOG.warning("The tool %s of the MCP server %s is left out: %s.", one_line(name), self.name, ours)
+                LOG.warning(
+                    "The tool %s of the MCP server %s is left out: %s.", one_line(name), self.name, ours
+                )
             elif name in changed:
                 tools.append(changed_tool(ours, self.settings, partial(self._agree, name, digest_of(each))))
             else:
@@ -290,9 +301,7 @@ class MCPServer:
         found = await ask(partial(_all_pages, "resources", MOST_LISTED))
         templates = await ask(partial(_all_pages, "resource_templates", MOST_LISTED))
         pairs = [(each.uri, each) for each in found] + [(each.uri_template, each) for each in templates]
-        return [
-            (one_line(uri), one_line(each.description or each.title or each.name)) for uri, each in pairs
-        ]
+        return [(one_line(uri), one_line(each.description or each.title or each.name)) for uri, each in pairs]
 
     async def _resources_text(self) -> str:
         rows = [f"- {uri}: {about}" for uri, about in await self.resources()]

@@ -59,7 +59,9 @@ class ServerSettings:
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ConfigError(f"{shown}: url={self.url!r:.80} must begin with http:// or https://.")
         if self.transport not in TRANSPORTS:
-            raise ConfigError(f"{shown}: transport={self.transport!r} must be one of {', '.join(TRANSPORTS)}.")
+            raise ConfigError(
+                f"{shown}: transport={self.transport!r} must be one of {', '.join(TRANSPORTS)}."
+            )
         for name in ("env", "inherit", "cwd") if self.url else ("headers",):
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
@@ -109,7 +111,9 @@ def _wrong_kind(settings: ServerSettings) -> str:
     for name, hint in _KINDS.items():
         value = getattr(settings, name)
         if isinstance(value, str) and hint not in (str, str | None):
-            return f"{name}={value!r:.60} must be a list" + (": [program, argument]" if name == "command" else "")
+            return f"{name}={value!r:.60} must be a list" + (
+                ": [program, argument]" if name == "command" else ""
+            )
         if wrong := mistyped(value, hint, name):
             return f"{wrong}, which is of the wrong kind"
     return ""
@@ -117,5 +121,7 @@ def _wrong_kind(settings: ServerSettings) -> str:
 
 def default_name(command: Sequence[str], url: str) -> str:
     """A name for a server that was given none: its program, or its host."""
-    found = (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
+    found = (
+        (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
+    )
     return re.sub(r"[^A-Za-z0-9_-]+", "-", found).strip("-_")[:32] or "server"
