@@ -1,4 +1,4 @@
-"""An MCP server over stdio, of the standard library alone, that misbehaves in the way that its argument names."""
+"""An MCP server over stdio, of the standard library alone, that misbehaves as its argument says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 KIND = sys.argv[1]
 STATE = sys.argv[2] if len(sys.argv) > 2 else ""  # a file: how often it was started
@@ -33,7 +34,7 @@ def forever():
 
 def starts():
     """How often it was started, this time included."""
-    with open(STATE, "a+") as file:
+    with Path(STATE).open("a+") as file:
         file.write("x")
         file.flush()
         file.seek(0)
@@ -69,7 +70,7 @@ def deep():
     return schema
 
 
-def call(ask):
+def call(ask):  # noqa: C901 - one branch for each kind
     number = ask["id"]
     if KIND == "dies_in_call" or (KIND == "dies_once" and starts() == 1):
         print("out of memory", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A client for the official MCP conformance suite: list the tools of a server and call each. Run it with a URL.
+"""A client for the official MCP conformance suite: lists the tools of a server and calls each.
 
 mcp-client.sh 'python tests/mcp/conformance_client.py' tools_call ...
 """

@@ -14,7 +14,8 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
-# Of each command: the module, the name there, and what it is for. `add_NAME(parser)` adds its arguments;
+# Of each command: the module (with its room, if not `commands`), the name there, and what it is for.
+# `add_NAME(parser)` adds its arguments;
 # `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
 # when standard output takes nothing more.
 COMMANDS = {
@@ -37,6 +38,7 @@ COMMANDS = {
     "answer": ("durable", "answer", "answer a question of a durable run"),
     "logs": ("durable", "logs", "what happened in a durable run"),
     "schedule": ("schedule", "schedule", "run agents again and again"),
+    "mcp": ("protocols.mcp", "mcp", "use servers of tools (MCP), or be one"),
     "agents": ("agents", "agents", "see and stop tasks of subagents"),
     "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
     "man": ("paper", "man", "print the manual page"),
@@ -160,7 +162,8 @@ def _parser(loaded: Collection[str]) -> _Parser:
 
 def module_of(command: str) -> ModuleType:
     """The module of a command, loaded when it is needed."""
-    return importlib.import_module(f"pure_agent_loop.cli.commands.{COMMANDS[command][0]}")
+    place = COMMANDS[command][0]
+    return importlib.import_module(f"pure_agent_loop.cli.{place if '.' in place else f'commands.{place}'}")
 
 
 def run_command(options: argparse.Namespace, output: Any) -> int:

@@ -133,8 +133,8 @@ async def _form(run: RunContext[Any], text: str, schema: Mapping[str, Any]) -> d
     if not fields:
         return None if _is_no(await run.ask(text)) else {}
     found: dict[str, Any] = {}
-    for name, about in fields.items():
-        about = about if isinstance(about, Mapping) else {}
+    for name, given in fields.items():
+        about = given if isinstance(given, Mapping) else {}
         kind = _kind_words(about)
         question = say("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
         for _ in range(TRIES):

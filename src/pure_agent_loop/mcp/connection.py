@@ -41,6 +41,7 @@ class Connection:
         callbacks: Arguments of the SDK's client: what the server may ask of us.
         auth: Makes what puts the login into requests; None for none.
         on_change: Told when the server says that one of its lists has changed, or starts anew.
+        start_timeout: Seconds it may take to start; those of the settings if None.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Connection:
         callbacks: Callable[[], dict[str, Any]],
         auth: Callable[[], Any],
         on_change: Callable[[], None],
+        start_timeout: float | None = None,
     ) -> None:
+        self._start_timeout = start_timeout or settings.start_timeout
         self._settings, self._callbacks, self._auth, self._on_change = settings, callbacks, auth, on_change
         self._life: _Life | None = None
         self._failures, self._next_start = 0, 0.0
@@ -73,7 +76,7 @@ class Connection:
         if life is None or life.is_over:
             await self._wait()
             if self._life is life:  # nobody else was quicker
-                self._life = _Life(self._settings, self._make, self._follow)
+                self._life = _Life(self._settings, self._start_timeout, self._make, self._follow)
                 if life is not None:  # it may have other tools now
                     self._on_change()
         assert self._life is not None
@@ -116,7 +119,7 @@ class Connection:
         except asyncio.CancelledError:
             self._doubt(life)
             raise
-        except Exception as error:  # noqa: BLE001 - the SDK raises what it has; the model reads a sentence
+        except Exception as error:
             raise await self._failure(error, life) from error
 
     async def _failure(self, error: Exception, life: _Life | None) -> ServerError:
@@ -196,10 +199,11 @@ class _Life:
     def __init__(
         self,
         settings: ServerSettings,
+        start_timeout: float,
         make: Callable[[AsyncExitStack, Ending], Awaitable[Any]],
         follow: Callable[[Any], Awaitable[None]],
     ) -> None:
-        self._settings, self._make, self._follow = settings, make, follow
+        self._settings, self._seconds, self._make, self._follow = settings, start_timeout, make, follow
         self._over, self.begun = asyncio.Event(), asyncio.Event()
         self.ending = Ending(tell=self._over.set)
         self.client: Any = None
@@ -223,8 +227,7 @@ class _Life:
         )
 
     async def _own(self) -> None:
-        seconds = self._settings.start_timeout
-        timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
         follower: asyncio.Task[None] | None = None
         try:
             async with AsyncExitStack() as stack:
@@ -246,7 +249,7 @@ class _Life:
             self.begun.set()
 
     def _give_up(self) -> None:
-        self.ending.because(say("mcp_start_timeout", seconds=self._settings.start_timeout))
+        self.ending.because(say("mcp_start_timeout", seconds=self._seconds))
         self.begun.set()  # who waits need not wait until it is closed
         self.task.cancel()
 
@@ -293,6 +296,8 @@ def reason_of(error: BaseException, settings: ServerSettings) -> str:
         leaf = found[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
     text = one_line(safe_str(leaf), _ERROR_CHARS) or type(leaf).__name__
+    if isinstance(leaf, ServerError):
+        return leaf.message
     if isinstance(leaf, (MissingExtraError, TooLargeError)):
         return text
     if isinstance(leaf, OSError) and settings.command:

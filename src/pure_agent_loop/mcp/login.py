@@ -1,5 +1,164 @@
-"""placeholder"""
+"""OAuth for servers on the network: a login in the browser, once, and what it brought in a private file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import webbrowser
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
+from pure_agent_loop.mcp.settings import ServerSettings
+from pure_agent_loop.mcp.words import say
+from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.shared_file import change_file
+
+LOGIN_SECONDS = 300.0
+NO_BROWSER = "PAL_NO_BROWSER"  # a variable: only show the address
+_DONE = "You can close this page and go back to the terminal."
 
 
-def kept_login(settings):
-    return None
+class LoginNeededError(ServerError):
+    """Nobody has logged in, or the login has run out."""
+
+
+def _path(settings: ServerSettings) -> Path:
+    return data_folder() / "mcp" / "logins" / f"{settings.identity}.json"
+
+
+def forget(settings: ServerSettings) -> None:
+    """Log out, here."""
+    _path(settings).unlink(missing_ok=True)
+
+
+def kept_login(settings: ServerSettings) -> Any:
+    """Puts what a login has brought into requests, and renews it; None where there was none."""
+    if not _path(settings).exists():
+        return None
+
+    async def nobody(*_: Any) -> Any:
+        raise LoginNeededError(say("mcp_login", server=settings.name))
+
+    return _provider(settings, "http://127.0.0.1/callback", nobody, nobody)
+
+
+async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> None:
+    """Log in: the browser opens, and comes back to a port of this machine.
+
+    Args:
+        tell: Shows the address, for a browser that does not open.
+
+    Raises:
+        ServerError: It did not work.
+    """
+    await load_sdk()
+    code: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+    listener = await asyncio.start_server(
+        lambda reader, writer: _answer(reader, writer, code), "127.0.0.1", 0
+    )
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+
+        async def redirect(address: str) -> None:
+            tell(f"log in here: {address}")
+            if not os.environ.get(NO_BROWSER):
+                with contextlib.suppress(webbrowser.Error):
+                    webbrowser.open(address)
+
+        async def callback() -> Any:
+            from mcp.client.auth import AuthorizationCodeResult
+
+            found = await asyncio.wait_for(code, LOGIN_SECONDS)
+            if "code" not in found:
+                why = found.get("error_description") or found.get("error") or "?"
+                raise ServerError(say("mcp_login_failed", error=why[:300]))
+            return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+        forget(settings)
+        auth = _provider(settings, f"http://127.0.0.1:{port}/callback", redirect, callback)
+        connection = Connection(settings, dict, lambda: auth, lambda: None, start_timeout=LOGIN_SECONDS)
+        try:
+            await connection.client()
+        finally:
+            await connection.close()
+    if not _path(settings).exists():
+        raise ServerError(say("mcp_login_failed", error="the server wants none"))
+
+
+async def _answer(reader: Any, writer: Any, code: asyncio.Future[dict[str, str]]) -> None:
+    """Take what the browser brings back."""
+    with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError):
+        line = (await reader.readline()).decode("latin-1")
+        parts = urlsplit(line.split(" ")[1] if " " in line else "")
+        is_ours = line.startswith("GET ") and parts.path == "/callback"
+        status, body = ("200 OK", _DONE) if is_ours else ("404 Not Found", "")
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+            f"Connection: close\r\n\r\n{body}".encode()
+        )
+        await writer.drain()
+        if is_ours and not code.done():
+            code.set_result({name: values[0] for name, values in parse_qs(parts.query).items()})
+    writer.close()
+
+
+def _provider(
+    settings: ServerSettings,
+    redirect_uri: str,
+    redirect: Callable[[str], Awaitable[None]],
+    callback: Callable[[], Awaitable[Any]],
+) -> Any:
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata
+
+    about = {
+        "client_name": "pure-agent-loop",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    }
+    metadata = OAuthClientMetadata.model_validate(about)
+    return OAuthClientProvider(settings.url, metadata, _Kept(_path(settings)), redirect, callback)
+
+
+class _Kept:
+    """The tokens and the registration of one server, in a file for this user only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def get_tokens(self) -> Any:
+        from mcp.shared.auth import OAuthToken
+
+        found = self._read().get("tokens")
+        return None if found is None else OAuthToken.model_validate(found)
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self._write("tokens", tokens)
+
+    async def get_client_info(self) -> Any:
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        found = self._read().get("client")
+        return None if found is None else OAuthClientInformationFull.model_validate(found)
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self._write("client", client_info)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, name: str, value: Any) -> None:
+        private_folder(self._path.parent)
+        new = {**self._read(), name: value.model_dump(mode="json", exclude_none=True)}
+        change_file(self._path, lambda _: json.dumps(new).encode())  # made as a file of mode 0600

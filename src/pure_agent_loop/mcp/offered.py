@@ -1,4 +1,4 @@
-"""The tools of a server as ours. What it says of them is data: bounded, cleaned, and marked as its own words."""
+"""The tools of a server as ours. What it says of them is data: bounded, cleaned, marked as its own words."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ MOST_RUBBISH = 10_000  # lines that are no messages, since the last one that was
 MOST_LOG = 1_000_000  # bytes of a log, which begins anew with each start
 LEAVE_SECONDS = 1.5  # for the program to end by itself, and again after SIGTERM
 LAST_SECONDS = 0.5  # for a program that closed its output to end
+_FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _SAID_LINES, _SAID_CHARS = 5, 400
 
 
@@ -52,7 +53,7 @@ class Log:
         with contextlib.suppress(OSError):  # a log that cannot be written holds nothing up
             if self._file is None:
                 private_folder(self._path.parent)
-                self._file = open(self._path, "wb", buffering=0, opener=_for_us_only)  # noqa: PTH123 - it has an opener
+                self._file = os.fdopen(os.open(self._path, _FOR_US, 0o600), "wb", buffering=0)
             self._file.write(data[: self._left])
         self._left -= len(data)
 
@@ -65,10 +66,6 @@ class Log:
         """Nothing more comes."""
         if self._file is not None:
             self._file.close()
-
-
-def _for_us_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def log_file(name: str) -> Path:
@@ -206,8 +203,6 @@ async def _take(line: bytes, to_session: Any, log: Log) -> bool:
     if not line.strip():
         return True
     try:
-        if not line.lstrip().startswith(b"{"):
-            raise ValueError("no message")
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         log.write(line + b"\n")

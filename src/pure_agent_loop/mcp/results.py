@@ -1,4 +1,4 @@
-"""What came of a call, a resource or a prompt: from the types of the protocol to what a tool of ours returns."""
+"""What came of a call, a resource or a prompt: from the types of the protocol to ours."""
 
 from __future__ import annotations
 

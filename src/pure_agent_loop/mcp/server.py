@@ -34,6 +34,7 @@ LOG = logging.getLogger("pure_agent_loop.mcp")
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
 MOST_PAGES = 100
 MOST_LISTED = 200  # resources that a model is told of at once
+Tools = list[Tool]  # a name for where `list` is a method
 TELL_SECONDS = 0.1  # between two words of progress
 
 
@@ -65,8 +66,8 @@ class MCPServer:
     Args:
         command: The program and its arguments; it is talked to over its standard input and output.
         url: Where it is, instead.
-        name: What it is called; the names of its tools begin with ``mcp__NAME__``. From its program or host if
-            empty.
+        name: What it is called; the names of its tools begin with ``mcp__NAME__``. From its program or host
+            if empty.
         transport: Of a `url`: ``http`` (streamable), or ``sse`` for older servers.
         env: Variables for the program. Of ours it gets only those that programs need to find the user's
             folders, such as PATH and HOME.
@@ -187,7 +188,7 @@ class MCPServer:
         return found
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
-        """Its tools, or a search among them; while it cannot be used, one tool that says why and tries again."""
+        """Its tools, or a search among them; if it cannot be used, one that says why and tries again."""
         return await self._shown.list(context)
 
     async def every(self, _: StepContext) -> Sequence[Tool]:
@@ -203,7 +204,7 @@ class MCPServer:
                     used.tools = used.tools or [self._connect_tool(error.message)]
             return used.tools
 
-    async def _listed(self, used: _InUse) -> list[Tool]:
+    async def _listed(self, used: _InUse) -> Tools:
         seconds = PATIENCE + 2 * self.settings.start_timeout
         try:
             return await asyncio.wait_for(self._fetched(used), seconds)
@@ -211,12 +212,13 @@ class MCPServer:
             why = say("mcp_start_timeout", seconds=seconds)
             raise ServerError(say("mcp_failed", server=self.name, why=why)) from None
 
-    async def _fetched(self, used: _InUse) -> list[Tool]:
+    async def _fetched(self, used: _InUse) -> Tools:
         found = await used.connection.ask(partial(_all_pages, "tools", MOST_TOOLS))
         raw = {each.name: each for each in found if is_wanted(self.settings, each.name)}
         changed = await self._changed({name: digest_of(each) for name, each in raw.items()})
         taken: set[str] = set()
-        tools: list[Tool] = []
+        tools: Tools = []
+        used.news.clear()
         for name, each in raw.items():
             ours = as_ours(each, self.settings, self._call, taken)
             if isinstance(ours, str):
@@ -224,7 +226,8 @@ class MCPServer:
                     "The tool %s of the MCP server %s is left out: %s.", one_line(name), self.name, ours
                 )
             elif name in changed:
-                tools.append(changed_tool(ours, self.settings, partial(self._agree, name, digest_of(each))))
+                used.news[name] = ours
+                tools.append(changed_tool(ours, self.settings, partial(self._agree, {name: digest_of(each)})))
             else:
                 tools.append(ours)
         client = await used.connection.client()
@@ -239,13 +242,30 @@ class MCPServer:
         if isinstance(found, Raised):  # nobody can say that they are the same
             why = safe_str(found.error)
             raise ServerError(say("mcp_failed", server=self.name, why=why)) from found.error
-        return found
+        agreed: set[str] = found
+        return agreed
 
-    async def _agree(self, name: str, digest: str) -> None:
-        found = await run_in_thread(partial(Approvals(self.settings.identity).agree, {name: digest}, [name]))
+    async def _agree(self, digests: Mapping[str, str]) -> None:
+        agree = Approvals(self.settings.identity).agree
+        found = await run_in_thread(partial(agree, digests, digests))
         if isinstance(found, Raised):
             raise found.error
         self._in_use.is_stale = True
+
+    @property
+    def offered(self) -> Sequence[Tool]:
+        """The tools it was found to have."""
+        return self._in_use.tools or ()
+
+    @property
+    def news(self) -> Sequence[Tool]:
+        """The tools that say something else than was agreed to, with what they say now."""
+        return [*self._in_use.news.values()]
+
+    async def agree(self) -> None:
+        """Agree to what all its tools say now; who calls it has shown that to a person."""
+        found = await self._in_use.connection.ask(partial(_all_pages, "tools", MOST_TOOLS))
+        await self._agree({each.name: digest_of(each) for each in found if each.name in self._in_use.news})
 
     def _connect_tool(self, why: str) -> Tool:
         async def connect() -> str:
@@ -358,8 +378,9 @@ class _InUse:
     def __init__(self, settings: ServerSettings, asking: Asking, login: Callable[[], Any]) -> None:
         self.users = 0
         self.asking = asking
-        self.tools: list[Tool] | None = None
+        self.tools: Tools | None = None
         self.is_stale = False
+        self.news: dict[str, Tool] = {}
         self.listing = asyncio.Lock()
         self.connection = Connection(settings, asking.callbacks, login, self._note_change)
 

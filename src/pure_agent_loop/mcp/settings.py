@@ -52,7 +52,7 @@ class ServerSettings:
             raise ConfigError(f"{shown}: {wrong}.")
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{shown}: a name has at most 32 letters, digits, '-' and '_': it begins the names of its tools."
+                f"{shown}: a name has at most 32 letters, digits, '-' and '_', as tools are named after it."
             )
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")

@@ -45,7 +45,7 @@ class _Every:
     """All of them as a toolset. What they come from is entered by whom it belongs to."""
 
     def __init__(self, every: List) -> None:
-        self.list = every
+        self._every = every
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,6 +53,9 @@ class _Every:
     async def __aexit__(self, *error: object) -> None:
         pass
 
-    async def call(self, name: str, args: dict[str, Any]) -> Any:
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        return await self._every(context)
+
+    async def call(self, name: str, _: dict[str, Any]) -> Any:
         """Each tool has a function of its own."""
         raise LookupError(name)

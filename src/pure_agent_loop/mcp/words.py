@@ -49,9 +49,8 @@ say = Sentences(
             "它连续失败 {count} 次，{seconds:.0f} 秒后再启动。{why}",
         ),
         "mcp_lost": (
-            "The connection to the MCP server '{server}' was lost during the call; what it did is not known. "
-            "{why} It is started again with the next call.",
-            "调用期间与 MCP 服务器 '{server}' 的连接中断；不知道它做了什么。{why} 下次调用时会重新启动它。",
+            "The connection to the MCP server '{server}' was lost in the call; what it did is not known. {why}",
+            "调用期间与 MCP 服务器 '{server}' 的连接中断；不知道它做了什么。{why}",
         ),
         "mcp_failed": (
             "The MCP server '{server}' cannot be used. {why}",
@@ -67,25 +66,23 @@ say = Sentences(
         "mcp_link": ("[resource {uri}{about}]", "［资源 {uri}{about}］"),
         "mcp_resource": ("[resource {uri}]\n{text}", "［资源 {uri}］\n{text}"),
         "mcp_changed": (
-            "The MCP server '{server}' has changed what it says of this tool since it was agreed to. It can be "
-            "used again when a person has agreed to the new words: call it without arguments to ask for that.",
-            "MCP 服务器 '{server}' 在获准之后更改了此工具的说明。需有人同意新的说明后才能再用：不带参数调用它即可请求。",
+            "The MCP server '{server}' has changed this tool. Call it without arguments to ask a person.",
+            "MCP 服务器 '{server}' 更改了此工具的说明。不带参数调用它可请人确认。",
         ),
         "mcp_agree": (
             "the MCP server '{server}' has changed what it says of its tool {tool!r}. It says now: {text}",
             "MCP 服务器 '{server}' 更改了其工具 {tool!r} 的说明。现在的说明：{text}",
         ),
         "mcp_not_agreed": (
-            "The MCP server '{server}' has changed what it says of this tool, and nobody is here to agree to "
-            "it. A person can do so with: pal mcp test {server} --agree",
-            "MCP 服务器 '{server}' 更改了此工具的说明，而此处无人可以同意。可由人运行：pal mcp test {server} --agree",
+            "The MCP server '{server}' has changed this tool. A person has to agree: pal mcp test {server} --agree",
+            "MCP 服务器 '{server}' 更改了此工具。需有人同意：pal mcp test {server} --agree",
         ),
         "mcp_agreed": (
             "A person agreed. The tool can be called from the next step on, as it is described then.",
             "已有人同意。该工具从下一步起可按其说明调用。",
         ),
         "mcp_list_resources": (
-            "List what can be read of the MCP server '{server}': resources, and templates of their addresses.",
+            "List what can be read of the MCP server '{server}': resources, templates of addresses.",
             "列出 MCP 服务器 '{server}' 可读取的资源及其地址模板。",
         ),
         "mcp_read_resource": (

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.cli.task import Answer, media_named, read_task, tasks_of_lines, with_attached
 from pure_agent_loop.cli.toolset import (
     Toolset,
@@ -135,6 +137,14 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="also to those that the Markdown files of this folder define; repeatable",
     )
+    group.add_argument(
+        "--mcp-config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="MCP servers to use besides yours (pal mcp list), in the form of mcp.json; repeatable",
+    )
+    group.add_argument("--no-mcp", action="store_true", help="use no MCP servers")
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
     group.add_argument(
         "--mode",
@@ -201,7 +211,8 @@ def _add_permission_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use AGENTS.md, the skills and pal.toml of this folder without asking whether they are trusted",
+        help="use AGENTS.md, the skills, pal.toml and .mcp.json of this folder without asking whether they "
+        "are trusted",
     )
     group.add_argument(
         "--unsandboxed-shell",
@@ -293,6 +304,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with closing(place_for_run(options, workspace, questions, output)) as place:
         # What is wrong with the tools is said before a model starts.
         found = make_toolset(options, workspace, output, trusted=trusted)
+        found = replace(found, mcp=servers_for(options, workspace, questions, output))
         check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
@@ -371,7 +383,7 @@ def make_agent(
         settings["temperature"] = options.temperature
     return Agent(
         llm=choice.client,
-        tools=toolset.tools,
+        tools=[*toolset.tools, *([toolset.mcp] if toolset.mcp else [])],
         audit=toolset.audit,
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,

@@ -1,0 +1,1 @@
+"""The commands that speak protocols of others, one module each."""
