@@ -17,7 +17,7 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.tool_context import RunContext
 
 MOST_WORDS = 1_000  # characters of a question
-MOST_FIELDS = 10
+MOST_FIELDS = 20
 TRIES = 3
 MOST_TOKENS = 4_096  # of an answer of the model
 _NO = ("no", "n", "false", "0", "否")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.mcp.server import MCPServer
 from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
+from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.tool import StepContext, Tool
 
 if TYPE_CHECKING:
@@ -60,6 +61,20 @@ class MCPServers:
             if tool.name == name:
                 return await tool.function(**args)
         raise LookupError(name)
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools that they were found to have so far."""
+        return [tool for each in self.servers for tool in each.known_tools]
+
+    @property
+    def known_prompts(self) -> Sequence[tuple[str, str]]:
+        """The prompts that were heard of so far: ``SERVER:PROMPT``, and what each is for."""
+        return [
+            (f"{each.name}:{one_line(name)}", f"{' '.join(args).upper()} {about}".strip())
+            for each in self.servers
+            for name, about, args in each.known_prompts
+        ]
 
     def get(self, name: str) -> MCPServer | None:
         """The server of that name."""

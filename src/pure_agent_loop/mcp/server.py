@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import ContextVar, copy_context
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.approvals import Approvals, digest_of
 from pure_agent_loop.mcp.asking import Asking
-from pure_agent_loop.mcp.connection import PATIENCE, Connection, ServerError, ping
+from pure_agent_loop.mcp.connection import PATIENCE, ServerError, ping
+from pure_agent_loop.mcp.in_use import InUse, Prompts, Tools, all_pages, run_here, tell_person, teller
 from pure_agent_loop.mcp.offered import MOST_TOOLS, as_ours, changed_tool, is_wanted, own_name
 from pure_agent_loop.mcp.results import items_of, joined, resource_of, value_of
 from pure_agent_loop.mcp.settings import ServerSettings, default_name
@@ -24,18 +24,13 @@ from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import StepContext, Tool
-from pure_agent_loop.tool_context import RunContext, current_run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LOG = logging.getLogger("pure_agent_loop.mcp")
 # What else goes along with a call as its ``_meta``. The trace context of OpenTelemetry the SDK adds itself.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
-MOST_PAGES = 100
 MOST_LISTED = 200  # resources that a model is told of at once
-Tools = list[Tool]  # a name for where `list` is a method
-TELL_SECONDS = 0.1  # between two words of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +129,7 @@ class MCPServer:
     def _begin(self, settings: ServerSettings, sampling: ChatModel | None, auth: Any) -> None:
         self.settings = settings
         self._sampling, self._auth = sampling, auth
-        self._used: dict[asyncio.AbstractEventLoop, _InUse] = {}
+        self._used: dict[asyncio.AbstractEventLoop, InUse] = {}
         self._last_error = ""
         search = own_name(settings.tool_prefix, "search_tools", set())
         self._shown = Shown(self.every, MOST_SHOWN, search, f"MCP: {settings.name}.")
@@ -160,7 +155,7 @@ class MCPServer:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         if loop not in self._used:
-            self._used[loop] = _InUse(self.settings, Asking(self.settings, self._sampling), self._login)
+            self._used[loop] = InUse(self.settings, Asking(self.settings, self._sampling), self._login)
         self._used[loop].users += 1
         return self
 
@@ -181,7 +176,7 @@ class MCPServer:
         return kept_login(self.settings)
 
     @property
-    def _in_use(self) -> _InUse:
+    def _in_use(self) -> InUse:
         found = self._used.get(asyncio.get_running_loop())
         if found is None:
             raise ConfigError(f"The MCP server {self.name!r} is not in use here: async with server: ...")
@@ -200,11 +195,11 @@ class MCPServer:
                 try:
                     used.tools = await self._listed(used)
                 except ServerError as error:
-                    LOG.warning("%s", error.message)
+                    tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
             return used.tools
 
-    async def _listed(self, used: _InUse) -> Tools:
+    async def _listed(self, used: InUse) -> Tools:
         seconds = PATIENCE + 2 * self.settings.start_timeout
         try:
             return await asyncio.wait_for(self._fetched(used), seconds)
@@ -212,8 +207,8 @@ class MCPServer:
             why = say("mcp_start_timeout", seconds=seconds)
             raise ServerError(say("mcp_failed", server=self.name, why=why)) from None
 
-    async def _fetched(self, used: _InUse) -> Tools:
-        found = await used.connection.ask(partial(_all_pages, "tools", MOST_TOOLS))
+    async def _fetched(self, used: InUse) -> Tools:
+        found = await used.connection.ask(partial(all_pages, "tools", MOST_TOOLS))
         raw = {each.name: each for each in found if is_wanted(self.settings, each.name)}
         changed = await self._changed({name: digest_of(each) for name, each in raw.items()})
         taken: set[str] = set()
@@ -222,15 +217,14 @@ class MCPServer:
         for name, each in raw.items():
             ours = as_ours(each, self.settings, self._call, taken)
             if isinstance(ours, str):
-                LOG.warning(
-                    "The tool %s of the MCP server %s is left out: %s.", one_line(name), self.name, ours
-                )
+                tell_person(f"{self.name}: the tool {one_line(name)} is left out: {ours}")
             elif name in changed:
                 used.news[name] = ours
                 tools.append(changed_tool(ours, self.settings, partial(self._agree, {name: digest_of(each)})))
             else:
                 tools.append(ours)
         client = await used.connection.client()
+        used.has_prompts = client.server_capabilities.prompts is not None
         if self.settings.resources and client.server_capabilities.resources is not None:
             tools += self._resource_tools(taken)
         return tools
@@ -253,9 +247,9 @@ class MCPServer:
         self._in_use.is_stale = True
 
     @property
-    def offered(self) -> Sequence[Tool]:
-        """The tools it was found to have."""
-        return self._in_use.tools or ()
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools it was found to have; none before it was asked."""
+        return next((each.tools or () for each in self._used.values()), ())
 
     @property
     def news(self) -> Sequence[Tool]:
@@ -264,7 +258,7 @@ class MCPServer:
 
     async def agree(self) -> None:
         """Agree to what all its tools say now; who calls it has shown that to a person."""
-        found = await self._in_use.connection.ask(partial(_all_pages, "tools", MOST_TOOLS))
+        found = await self._in_use.connection.ask(partial(all_pages, "tools", MOST_TOOLS))
         await self._agree({each.name: digest_of(each) for each in found if each.name in self._in_use.news})
 
     def _connect_tool(self, why: str) -> Tool:
@@ -306,11 +300,11 @@ class MCPServer:
         return await self._call(name, **args)
 
     async def _call(self, tool: str, /, **arguments: Any) -> Any:
-        used, run = self._in_use, _run_here()
+        used, run = self._in_use, run_here()
         with used.asking.during(run):
             result = await used.connection.ask(
                 lambda client: client.call_tool(
-                    tool, arguments, progress_callback=_teller(run), meta=REQUEST_META.get()
+                    tool, arguments, progress_callback=teller(run), meta=REQUEST_META.get()
                 )
             )
         return value_of(result)
@@ -318,8 +312,8 @@ class MCPServer:
     async def resources(self) -> Sequence[tuple[str, str]]:
         """Addresses of what can be read, and templates of addresses, each with what it is."""
         ask = self._in_use.connection.ask
-        found = await ask(partial(_all_pages, "resources", MOST_LISTED))
-        templates = await ask(partial(_all_pages, "resource_templates", MOST_LISTED))
+        found = await ask(partial(all_pages, "resources", MOST_LISTED))
+        templates = await ask(partial(all_pages, "resource_templates", MOST_LISTED))
         pairs = [(each.uri, each) for each in found] + [(each.uri_template, each) for each in templates]
         return [(one_line(uri), one_line(each.description or each.title or each.name)) for uri, each in pairs]
 
@@ -332,13 +326,25 @@ class MCPServer:
         found = await self._in_use.connection.ask(lambda client: client.read_resource(uri))
         return joined([resource_of(each) for each in found.contents])
 
-    async def prompts(self) -> Sequence[tuple[str, str, Sequence[str]]]:
+    @property
+    def known_prompts(self) -> Prompts:
+        """The prompts that it was asked for last."""
+        return next((each.prompts for each in self._used.values()), ())
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether it says that it has prompts; False while it is not connected."""
+        return self._in_use.has_prompts
+
+    async def prompts(self) -> Prompts:
         """The prompts it has: name, what it is for, names of its arguments."""
-        found = await self._in_use.connection.ask(partial(_all_pages, "prompts", MOST_LISTED))
-        return [
+        used = self._in_use
+        found = await used.connection.ask(partial(all_pages, "prompts", MOST_LISTED))
+        used.prompts = [
             (each.name, one_line(each.description or ""), [arg.name for arg in each.arguments or ()])
             for each in found
         ]
+        return used.prompts
 
     async def prompt(self, name: str, words: Sequence[str] = ()) -> str:
         """The text of a prompt.
@@ -370,59 +376,3 @@ class MCPServer:
             ServerError: It does not.
         """
         await self._in_use.connection.ask(ping)
-
-
-class _InUse:
-    """A server while runs of one event loop use it."""
-
-    def __init__(self, settings: ServerSettings, asking: Asking, login: Callable[[], Any]) -> None:
-        self.users = 0
-        self.asking = asking
-        self.tools: Tools | None = None
-        self.is_stale = False
-        self.news: dict[str, Tool] = {}
-        self.listing = asyncio.Lock()
-        self.connection = Connection(settings, asking.callbacks, login, self._note_change)
-
-    def _note_change(self) -> None:
-        self.is_stale = True
-
-
-async def _all_pages(what: str, most: int, client: Any) -> list[Any]:
-    """All that a list has, page by page."""
-    found: list[Any] = []
-    cursor: str | None = None
-    seen: set[str | None] = set()
-    while cursor not in seen and len(seen) < MOST_PAGES and len(found) < most:
-        seen.add(cursor)
-        # The SDK's cache is for many equal questions; ours is asked when something has changed.
-        page = await getattr(client, f"list_{what}")(cursor=cursor, cache_mode="refresh")
-        found += getattr(page, what)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found[:most]
-
-
-def _run_here() -> RunContext[Any] | None:
-    try:
-        return current_run()
-    except ConfigError:
-        return None
-
-
-def _teller(run: RunContext[Any] | None) -> Callable[..., Awaitable[None]] | None:
-    """Tells the run how far a call is, not too often."""
-    if run is None:
-        return None
-    context, next_time = copy_context(), 0.0
-
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal next_time
-        now = asyncio.get_running_loop().time()
-        if now >= next_time:
-            next_time = now + TELL_SECONDS
-            far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            context.run(run.progress, one_line(f"{far} {message or ''}".strip()))
-
-    return tell

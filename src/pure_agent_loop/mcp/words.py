@@ -49,7 +49,7 @@ say = Sentences(
             "它连续失败 {count} 次，{seconds:.0f} 秒后再启动。{why}",
         ),
         "mcp_lost": (
-            "The connection to the MCP server '{server}' was lost in the call; what it did is not known. {why}",
+            "The MCP server '{server}' was lost in the call; what it did is not known. {why}",
             "调用期间与 MCP 服务器 '{server}' 的连接中断；不知道它做了什么。{why}",
         ),
         "mcp_failed": (
@@ -74,7 +74,7 @@ say = Sentences(
             "MCP 服务器 '{server}' 更改了其工具 {tool!r} 的说明。现在的说明：{text}",
         ),
         "mcp_not_agreed": (
-            "The MCP server '{server}' has changed this tool. A person has to agree: pal mcp test {server} --agree",
+            "The MCP server '{server}' has changed it. A person must agree: pal mcp test {server} --agree",
             "MCP 服务器 '{server}' 更改了此工具。需有人同意：pal mcp test {server} --agree",
         ),
         "mcp_agreed": (

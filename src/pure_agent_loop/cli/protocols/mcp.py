@@ -231,7 +231,7 @@ async def _test(settings: ServerSettings, output: Output, *, agrees: bool) -> in
             return FAILED
         started = time.monotonic()
         await server.ping()
-        for tool in server.offered:
+        for tool in server.known_tools:
             marks = [name for name in ("read_only", "destructive", "idempotent") if getattr(tool, name)]
             marked = f" [{', '.join(marks)}]" if marks else ""
             output.result(f"{tool.name}{marked}: {one_line(tool.description, _MOST_WORDS)}\n")
