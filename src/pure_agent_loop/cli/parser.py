@@ -43,7 +43,7 @@ COMMANDS = {
     "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
     "man": ("paper", "man", "print the manual page"),
 }
-SETTLED = ("run", "chat", "doctor", "eval", "serve")  # commands that settings are for
+SETTLED = ("run", "chat", "doctor", "eval", "serve", "mcp")  # commands that settings are for
 _ALIKE = 0.75  # words that are less like a command are a question
 _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'

@@ -97,6 +97,6 @@ say = Sentences(
             "The MCP server '{server}' wants your model to answer this, at your cost: {text}",
             "MCP 服务器 '{server}' 想让您的模型回答以下内容，费用由您承担：{text}",
         ),
-        "mcp_logged": ("{server}: {text}", "{server}：{text}"),
+        "mcp_nobody": ("Nobody can be asked here.", "此处无人可问。"),
     }
 )

@@ -95,7 +95,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_own(work)
     add_limits(parser.add_argument_group("limits"))
     _add_session_options(parser.add_argument_group("sessions"))
-    _add_permission_options(parser.add_argument_group("permissions"))
+    add_permissions(parser.add_argument_group("permissions"))
     _add_output_options(parser.add_argument_group("output"))
 
 
@@ -191,7 +191,8 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     add_database(group)
 
 
-def _add_permission_options(group: argparse._ArgumentGroup) -> None:
+def add_permissions(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say what may be done, and where."""
     group.add_argument(
         "--permission-mode",
         choices=PERMISSION_MODES,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.arguments import describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.protocols.mcp_serve import add_serving, serve_here
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.servers import Written, every_written
 from pure_agent_loop.errors import ConfigError
@@ -54,8 +55,7 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
         one.add_argument("name", metavar="NAME")
         if name == "test":
             one.add_argument("--agree", action="store_true", help="agree to tools that say something new")
-    for each in actions.choices.values():
-        each.add_argument("--workspace", metavar="DIR", default=".", help=argparse.SUPPRESS)
+    add_serving(parser)
 
 
 def _add_new(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
         if options.action == "login":
             return _login(settings, output)
         return asyncio.run(_test(settings, output, agrees=options.agree))
-    raise ConfigError("This version is no MCP server itself.")
+    return serve_here(options, output)
 
 
 def _add(options: argparse.Namespace, output: Output) -> int:
@@ -177,7 +177,6 @@ def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
 
     workspace = Path(options.workspace)
     questions = Questions.at_terminal(output)
-    options.profile = options.env_file = None
     options.given = frozenset()
     found = in_force(options, Output(io.StringIO(), io.StringIO(), colour=False), workspace, None)
     options.mcp_tables = {
