@@ -141,7 +141,8 @@ async def _form(run: RunContext[Any], text: str, schema: Mapping[str, Any]) -> d
             said = await run.ask(question)
             if about.get("type") != "boolean" and _is_no(said):
                 return None
-            value = _read(said.strip(), about)
+            is_agreed = _is_yes(said) and about.get("type") != "boolean"
+            value = about["default"] if is_agreed and "default" in about else _read(said.strip(), about)
             if value is not None:
                 found[name] = value
                 break
@@ -154,6 +155,7 @@ def _kind_words(about: Mapping[str, Any]) -> str:
     described = one_line(str(about.get("description") or about.get("title") or ""), 200)
     choices = _choices(about)
     kind = " | ".join(one_line(each, 60) for each in choices[:20]) if choices else str(about.get("type"))[:20]
+    kind += f" = {one_line(str(about['default']), 60)}" if "default" in about else ""
     return f"{described}; {kind}" if described else kind
 
 

@@ -7,7 +7,8 @@ import contextlib
 import json
 import os
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,6 +18,8 @@ from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.shared_file import change_file
+from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.threads import run_in_thread
 
 LOGIN_SECONDS = 300.0
 NO_BROWSER = "PAL_NO_BROWSER"  # a variable: only show the address
@@ -57,30 +60,8 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> None:
         ServerError: It did not work.
     """
     await load_sdk()
-    code: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-    listener = await asyncio.start_server(
-        lambda reader, writer: _answer(reader, writer, code), "127.0.0.1", 0
-    )
-    async with listener:
-        port = listener.sockets[0].getsockname()[1]
-
-        async def redirect(address: str) -> None:
-            tell(f"log in here: {address}")
-            if not os.environ.get(NO_BROWSER):
-                with contextlib.suppress(webbrowser.Error):
-                    webbrowser.open(address)
-
-        async def callback() -> Any:
-            from mcp.client.auth import AuthorizationCodeResult
-
-            found = await asyncio.wait_for(code, LOGIN_SECONDS)
-            if "code" not in found:
-                why = found.get("error_description") or found.get("error") or "?"
-                raise ServerError(say("mcp_login_failed", error=why[:300]))
-            return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
-
-        forget(settings)
-        auth = _provider(settings, f"http://127.0.0.1:{port}/callback", redirect, callback)
+    forget(settings)
+    async with asking_browser(settings, tell) as auth:
         connection = Connection(settings, dict, lambda: auth, lambda: None, start_timeout=LOGIN_SECONDS)
         try:
             await connection.client()
@@ -90,7 +71,35 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> None:
         raise ServerError(say("mcp_login_failed", error="the server wants none"))
 
 
-async def _answer(reader: Any, writer: Any, code: asyncio.Future[dict[str, str]]) -> None:
+@contextlib.asynccontextmanager
+async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) -> AsyncIterator[Any]:
+    """Puts a login into requests, and lets a person log in when one is wanted; see `log_in`."""
+    codes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    listener = await asyncio.start_server(
+        lambda reader, writer: _answer(reader, writer, codes), "127.0.0.1", 0
+    )
+    port = listener.sockets[0].getsockname()[1]
+
+    async def redirect(address: str) -> None:
+        tell(f"log in here: {address}")
+        if not os.environ.get(NO_BROWSER):
+            with contextlib.suppress(webbrowser.Error):
+                await run_in_thread(partial(webbrowser.open, address))
+
+    async def callback() -> Any:
+        from mcp.client.auth import AuthorizationCodeResult
+
+        found = await asyncio.wait_for(codes.get(), LOGIN_SECONDS)
+        if "code" not in found:
+            why = found.get("error_description") or found.get("error") or "?"
+            raise ServerError(say("mcp_login_failed", error=one_line(why)))
+        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+    async with listener:
+        yield _provider(settings, f"http://127.0.0.1:{port}/callback", redirect, callback)
+
+
+async def _answer(reader: Any, writer: Any, codes: asyncio.Queue[dict[str, str]]) -> None:
     """Take what the browser brings back."""
     with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError):
         line = (await reader.readline()).decode("latin-1")
@@ -102,8 +111,8 @@ async def _answer(reader: Any, writer: Any, code: asyncio.Future[dict[str, str]]
             f"Connection: close\r\n\r\n{body}".encode()
         )
         await writer.drain()
-        if is_ours and not code.done():
-            code.set_result({name: values[0] for name, values in parse_qs(parts.query).items()})
+        if is_ours:
+            codes.put_nowait({name: values[0] for name, values in parse_qs(parts.query).items()})
     writer.close()
 
 

@@ -1,8 +1,8 @@
 """Tools and agents as an MCP server, for whichever transport.
 
 A call of a tool is a run of its own with one call in it, so the gate, the audit log and the snapshots are
-those of any run. An agent is a tool that takes a task; its session is a resource. What a person would be asked is
-asked of the client's user where the client can do that, and denied elsewhere.
+those of any run. An agent is a tool that takes a task; its session is a resource. What a person would be
+asked is asked of the client's user where the client can do that, and denied elsewhere.
 """
 
 from __future__ import annotations
