@@ -94,6 +94,7 @@ LAYERS = [
         "batteries",
         """
         toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor server
+        mcp
         """,
     ),
     (
@@ -117,6 +118,7 @@ WHOLE_PACKAGES = {
     "assistant",
     "durable",
     "server",
+    "mcp",
     "cli",
 }  # they stand in one layer each
 ORDER = list(dict.fromkeys(layer for layer, _ in LAYERS))

@@ -278,20 +278,21 @@ class MCPServer:
         )
 
     def _resource_tools(self, taken: set[str]) -> Sequence[Tool]:
-        uri = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
+        none: dict[str, Any] = {"type": "object", "properties": {}}
+        uri = {**none, "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
         return [
             Tool(
                 function,
                 name=own_name(self.settings.tool_prefix, name, taken),
-                description=say(f"mcp_{name}", server=self.name),
+                description=description,
                 parameters=parameters,
                 read_only=self.settings.trusted,
                 timeout=self.settings.timeout,
                 untrusted=True,
             )
-            for name, function, parameters in (
-                ("list_resources", self._resources_text, {"type": "object", "properties": {}}),
-                ("read_resource", self.read, uri),
+            for name, description, function, parameters in (
+                ("list_resources", say("mcp_list_resources", server=self.name), self._resources_text, none),
+                ("read_resource", say("mcp_read_resource", server=self.name), self.read, uri),
             )
         ]
 

@@ -19,6 +19,7 @@ _SENTENCES = (
     "subagents.words",
     "runs.words",
     "evaluation.words",
+    "mcp.words",
 )
 
 

@@ -17,6 +17,7 @@ from pure_agent_loop.cli.arguments import (
     add_limits,
     add_model_choice,
     add_own,
+    add_servers,
     describe,
     limits_of,
 )
@@ -137,14 +138,7 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="also to those that the Markdown files of this folder define; repeatable",
     )
-    group.add_argument(
-        "--mcp-config",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="MCP servers to use besides yours (pal mcp list), in the form of mcp.json; repeatable",
-    )
-    group.add_argument("--no-mcp", action="store_true", help="use no MCP servers")
+    add_servers(group)
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
     group.add_argument(
         "--mode",
