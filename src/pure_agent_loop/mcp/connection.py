@@ -178,6 +178,7 @@ class Connection:
             message_handler=heard,
             client_info=sdk.Implementation(name="pure-agent-loop", version=__version__),
             log_level=LOG_LEVEL,
+            mode="legacy" if settings.legacy else "auto",
             **self._callbacks(),
         )
         return await stack.enter_async_context(client)

@@ -18,7 +18,7 @@ MOST_BYTES = 256 * 1024
 _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _SAME = (
     *("url", "env", "inherit", "cwd", "headers", "prefix", "allow", "deny", "trusted", "pinned", "resources"),
-    *("timeout", "start_timeout", "roots"),
+    *("timeout", "start_timeout", "roots", "legacy"),
 )
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -79,6 +79,8 @@ class MCPServer:
         timeout: Seconds a call may take; None for the run's default.
         start_timeout: Seconds it may take to start and to say what it has.
         roots: Folders it is told to keep to.
+        legacy: Speak a version of the protocol from before 2026, also if it knows a newer one. There a server
+            can ask back (roots, questions, the model) in the middle of a call, and many do so only there.
         sampling: A model that it may ask. A person is asked about each question. None for no model.
         auth: Puts a login into each request to a `url`, an ``httpx2.Auth``; what ``pal mcp login`` has kept
             if None.
@@ -107,6 +109,7 @@ class MCPServer:
         timeout: float | None = None,
         start_timeout: float = 30.0,
         roots: Sequence[str] = (),
+        legacy: bool = False,
         sampling: ChatModel | None = None,
         auth: Any = None,
     ) -> None:

@@ -23,6 +23,7 @@ from pure_agent_loop.mcp.one_call import OneCall
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.runs.handoff import tool_name
+from pure_agent_loop.sessions.store import check_session_id
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
@@ -61,6 +62,13 @@ class Caller:
     new_session: Callable[[], str]
     may_call: bool = True
     may_run: bool = True
+
+    def has(self, session: str) -> bool:
+        """Whether this can be, and is, one of the caller's sessions."""
+        try:
+            return self.owns(check_session_id(session))
+        except ConfigError:
+            return False
 
 
 class Offer:
@@ -140,7 +148,7 @@ class Offer:
         task, session = args.get("task"), args.get("session") or ""
         if not isinstance(task, str) or not task.strip() or not isinstance(session, str):
             return _failed("An agent needs a task, as text.")
-        if session and not caller.owns(session):
+        if session and not caller.has(session):
             return _failed("There is no such session.")
         session = session or caller.new_session()
         agent = self.agents[name]
@@ -184,7 +192,7 @@ class Offer:
 
         session, caller = str(params.uri).removeprefix(SESSIONS), self._caller(context)
         missing = MCPError(code=-32002, message="There is no such resource.")
-        if not str(params.uri).startswith(SESSIONS) or not (caller.may_call and caller.owns(session)):
+        if not str(params.uri).startswith(SESSIONS) or not (caller.may_call and caller.has(session)):
             raise missing
         try:
             records = await asyncio.to_thread(lambda: self._store.read(session).records)

@@ -45,6 +45,7 @@ class ServerSettings:
     timeout: float | None = None
     start_timeout: float = 30.0
     roots: Sequence[str] = ()
+    legacy: bool = False
 
     def __post_init__(self) -> None:
         shown = f"MCP server {str(self.name)!r:.60}"
@@ -66,7 +67,7 @@ class ServerSettings:
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
                 raise ConfigError(f"{shown}: {name} is for servers that are {other}; leave it out.")
-        if not all(each > 0 for each in (self.start_timeout, self.timeout or 1)):
+        if self.start_timeout <= 0 or (self.timeout is not None and self.timeout <= 0):
             raise ConfigError(f"{shown}: timeout and start_timeout are seconds above 0.")
 
     @property
@@ -104,6 +105,7 @@ _KINDS: Mapping[str, Any] = {
     "timeout": float | None,
     "start_timeout": float,
     "roots": Sequence[str],
+    "legacy": bool,
 }
 
 

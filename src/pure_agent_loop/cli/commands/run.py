@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.settings.servers import servers_for
+from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.task import Answer, media_named, read_task, tasks_of_lines, with_attached
 from pure_agent_loop.cli.toolset import (
     Toolset,
@@ -206,8 +205,7 @@ def add_permissions(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use AGENTS.md, the skills, pal.toml and .mcp.json of this folder without asking whether they "
-        "are trusted",
+        help="use what this folder brings (AGENTS.md, skills, pal.toml, .mcp.json) without asking",
     )
     group.add_argument(
         "--unsandboxed-shell",
@@ -299,7 +297,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with closing(place_for_run(options, workspace, questions, output)) as place:
         # What is wrong with the tools is said before a model starts.
         found = make_toolset(options, workspace, output, trusted=trusted)
-        found = replace(found, mcp=servers_for(options, workspace, questions, output))
+        found = with_servers(found, options, workspace, questions, output)
         check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
+    from pure_agent_loop.cli.toolset import Toolset
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.mcp.settings import ServerSettings
 
@@ -43,6 +44,17 @@ class Written:
         from pure_agent_loop.mcp.files import settings_of
 
         return settings_of(self.name, self.table, self.shown)
+
+
+def with_servers(
+    toolset: Toolset,
+    options: argparse.Namespace,
+    workspace: Path,
+    questions: Questions | None,
+    output: Output,
+) -> Toolset:
+    """What a run works with, and the servers that its options and files name; see `servers_for`."""
+    return replace(toolset, mcp=servers_for(options, workspace, questions, output))
 
 
 def servers_for(
