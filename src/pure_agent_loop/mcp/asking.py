@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from contextvars import Context, copy_context
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,17 @@ _NO = ("no", "n", "false", "0", "否")
 _YES = ("yes", "y", "true", "1", "是")
 
 
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A call that is made: what the server asks comes from elsewhere, and belongs to it."""
+
+    run: RunContext[Any]
+    context: Context
+
+    async def ask(self, question: str) -> str:
+        return await self.context.run(asyncio.ensure_future, self.run.ask(question))
+
+
 class Asking:
     """Answers a server, with the help of the run whose call it is at work on.
 
@@ -34,7 +47,7 @@ class Asking:
 
     def __init__(self, settings: ServerSettings, sampling: ChatModel | None) -> None:
         self._settings, self._sampling = settings, sampling
-        self._runs: list[RunContext[Any]] = []
+        self._calls: list[_Call] = []
         self._one_at_a_time = asyncio.Lock()
 
     @contextlib.contextmanager
@@ -43,11 +56,11 @@ class Asking:
         if run is None:
             yield
             return
-        self._runs.append(run)
+        self._calls.append(call := _Call(run, copy_context()))
         try:
             yield
         finally:
-            self._runs.remove(run)
+            self._calls.remove(call)
 
     def callbacks(self) -> dict[str, Any]:
         """As the SDK's client takes them."""
@@ -71,17 +84,17 @@ class Asking:
         """Ask a person for what the server wants to know."""
         from mcp_types import ElicitResult
 
-        if not self._runs:
+        if not self._calls:
             return ElicitResult(action="cancel")
-        run = self._runs[-1]
+        call = self._calls[-1]
         text = say("mcp_asks", server=self._settings.name, text=_short(params.message))
         async with self._one_at_a_time:
             try:
                 if params.mode == "url":
                     url = one_line(params.url, MOST_WORDS)
-                    said = await run.ask(say("mcp_asks_url", text=text, url=url))
+                    said = await call.ask(say("mcp_asks_url", text=text, url=url))
                     return ElicitResult(action="decline" if _is_no(said) else "accept")
-                content = await _form(run, text, params.requested_schema)
+                content = await _form(call, text, params.requested_schema)
             except ToolExecutionError:  # nobody can be asked
                 return ElicitResult(action="cancel")
         return (
@@ -103,11 +116,11 @@ class Asking:
             messages.insert(0, {"role": "system", "content": params.system_prompt})
         shown = json.dumps([each["content"] for each in messages], ensure_ascii=False)
         question = say("mcp_asks_model", server=self._settings.name, text=_short(shown))
-        if not self._runs or self._sampling is None or len(shown) > MOST_WORDS:
+        if not self._calls or self._sampling is None or len(shown) > MOST_WORDS:
             return refused  # nobody could see all of it
         try:
             async with self._one_at_a_time:
-                if not _is_yes(await self._runs[-1].ask(question)):
+                if not _is_yes(await self._calls[-1].ask(question)):
                     return refused
         except ToolExecutionError:
             return refused
@@ -125,20 +138,20 @@ def _message(message: Any) -> dict[str, Any]:
     return {"role": message.role, "content": "\n".join(each.text for each in blocks)}
 
 
-async def _form(run: RunContext[Any], text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _form(call: _Call, text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """The values of a form, asked one by one; None if the person says no."""
     fields = schema.get("properties", {})
     if not isinstance(fields, Mapping) or len(fields) > MOST_FIELDS:
         return None
     if not fields:
-        return None if _is_no(await run.ask(text)) else {}
+        return None if _is_no(await call.ask(text)) else {}
     found: dict[str, Any] = {}
     for name, given in fields.items():
         about = given if isinstance(given, Mapping) else {}
         kind = _kind_words(about)
         question = say("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
         for _ in range(TRIES):
-            said = await run.ask(question)
+            said = await call.ask(question)
             if about.get("type") != "boolean" and _is_no(said):
                 return None
             is_agreed = _is_yes(said) and about.get("type") != "boolean"
