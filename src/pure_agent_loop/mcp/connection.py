@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -25,6 +26,7 @@ PATIENCE = 2.0  # of a caller, for the next start
 PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # for what a program said at its end to come in
 LOG_LEVEL = "warning"
+INTERNAL_ERROR = -32603  # the SDK's code for an answer over the network that is no good one
 _CLOSED = -32000  # the SDK's code for a connection that is over
 _ERROR_CHARS = 500
 
@@ -129,9 +131,8 @@ class Connection:
             await asyncio.wait({life.task}, timeout=LAST_WORDS_SECONDS)
             self.last_error = life.why
             return ServerError(say("mcp_lost", server=self._settings.name, why=life.why))
-        return ServerError(
-            say("mcp_refused", server=self._settings.name, error=reason_of(error, self._settings))
-        )
+        why = reason_of(error, self._settings, "" if life is None else life.ending.hint)
+        return ServerError(say("mcp_refused", server=self._settings.name, error=why))
 
     def _doubt(self, life: _Life | None) -> None:
         """A call was given up: does the server live at all?"""
@@ -162,7 +163,7 @@ class Connection:
         sdk = await load_sdk()
         settings = self._settings
         if settings.url:
-            transport = reached(settings, self._auth())
+            transport = reached(settings, self._auth(), ending)
         else:
             log = Log(settings.name)
             stack.callback(log.close)
@@ -242,7 +243,7 @@ class _Life:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever comes out of the SDK ends this, and only this
-            self.ending.because(reason_of(error, self._settings))
+            self.ending.because(reason_of(error, self._settings, self.ending.hint))
         finally:
             timer.cancel()
             self.client = None
@@ -262,8 +263,17 @@ class _Sdk:
         from mcp.client.client import Client
         from mcp_types import Implementation
 
+        hush()
         self.Client: Any = Client
         self.Implementation: Any = Implementation
+
+
+def hush() -> None:
+    """Keep the SDK's tracebacks from people, who are told in a sentence; a program's own logging has them."""
+    for name in ("mcp", "client"):
+        log = logging.getLogger(name)
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())
 
 
 async def load_sdk() -> Any:
@@ -290,8 +300,12 @@ async def ping(client: Any) -> None:
         await client.session.send_ping()
 
 
-def reason_of(error: BaseException, settings: ServerSettings) -> str:
-    """What went wrong, in a sentence."""
+def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:
+    """What went wrong, in a sentence.
+
+    Args:
+        hint: What is known besides.
+    """
     leaf = error
     while found := getattr(leaf, "exceptions", None):  # a group: the first is as good as any
         leaf = found[0]
@@ -305,8 +319,8 @@ def reason_of(error: BaseException, settings: ServerSettings) -> str:
         return say("mcp_no_program", program=settings.command[0]) if leaf.errno == 2 else text  # ENOENT
     if kinds & {"OAuthFlowError", "OAuthTokenError", "OAuthRegistrationError"}:
         return say("mcp_login_failed", error=text)
-    if getattr(getattr(leaf, "response", None), "status_code", 0) == 401 or "401" in text.split():
-        return say("mcp_login", server=settings.name)
+    if hint and (kinds & {"HTTPStatusError"} or _code_of(leaf) == INTERNAL_ERROR):
+        return hint
     if _is_of_network(leaf):
         return say("mcp_unreachable", url=settings.shown, error=text)
     if "ValidationError" in kinds:

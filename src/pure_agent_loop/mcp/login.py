@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -132,8 +133,10 @@ def _provider(
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
     }
-    metadata = OAuthClientMetadata.model_validate(about)
-    return OAuthClientProvider(settings.url, metadata, _Kept(_path(settings)), redirect, callback)
+    metadata, kept = OAuthClientMetadata.model_validate(about), _Kept(_path(settings))
+    provider = OAuthClientProvider(settings.url, metadata, kept, redirect, callback)
+    kept.restore(provider.context)
+    return provider
 
 
 class _Kept:
@@ -141,6 +144,16 @@ class _Kept:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._context: Any = None
+
+    def restore(self, context: Any) -> None:
+        """Tell the SDK what it keeps nowhere: until when the token holds, and where it is renewed."""
+        from mcp.shared.auth import OAuthMetadata
+
+        self._context, found = context, self._read()
+        context.token_expiry_time = found.get("until")
+        if (about := found.get("server")) is not None:
+            context.oauth_metadata = OAuthMetadata.model_validate(about)
 
     async def get_tokens(self) -> Any:
         from mcp.shared.auth import OAuthToken
@@ -149,7 +162,12 @@ class _Kept:
         return None if found is None else OAuthToken.model_validate(found)
 
     async def set_tokens(self, tokens: Any) -> None:
-        self._write("tokens", tokens)
+        about, lasts = self._context.oauth_metadata, tokens.expires_in
+        self._write(
+            tokens=_plain(tokens),
+            until=time.time() + lasts if lasts else None,
+            server=None if about is None else _plain(about),
+        )
 
     async def get_client_info(self) -> Any:
         from mcp.shared.auth import OAuthClientInformationFull
@@ -158,7 +176,7 @@ class _Kept:
         return None if found is None else OAuthClientInformationFull.model_validate(found)
 
     async def set_client_info(self, client_info: Any) -> None:
-        self._write("client", client_info)
+        self._write(client=_plain(client_info))
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -167,7 +185,11 @@ class _Kept:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _write(self, name: str, value: Any) -> None:
+    def _write(self, **changed: Any) -> None:
         private_folder(self._path.parent)
-        new = {**self._read(), name: value.model_dump(mode="json", exclude_none=True)}
+        new = {**self._read(), **changed}
         change_file(self._path, lambda _: json.dumps(new).encode())  # made as a file of mode 0600
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json", exclude_none=True)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+from pure_agent_loop.mcp.pipes import Ending
 from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
 from pure_agent_loop.mcp.words import say
 
@@ -19,20 +20,28 @@ class TooLargeError(Exception):
 
 
 @asynccontextmanager
-async def reached(settings: ServerSettings, auth: Any) -> AsyncIterator[Any]:
+async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncIterator[Any]:
     """Give the two streams that a session of the SDK works with.
 
     Args:
         auth: Puts the login into each request; None for none.
+        ending: Told how the server answers.
     """
     import httpx2
+
+    async def noted(response: Any) -> None:
+        status = response.status_code
+        wants_login = say("mcp_login", server=settings.name)
+        ending.hint = (
+            wants_login if status == 401 else say("mcp_status", status=status) if status >= 400 else ""
+        )
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         return httpx2.AsyncClient(
             headers=headers,
             timeout=timeout or httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
             auth=auth,
-            event_hooks={"response": [_bounded]},
+            event_hooks={"response": [noted, _bounded]},
         )
 
     headers = dict(settings.headers)

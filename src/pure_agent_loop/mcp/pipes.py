@@ -82,10 +82,12 @@ class Ending:
         tell: Called when it is over.
         said: The last words of the program.
         is_ours: We close it, so how the program ends says nothing.
+        hint: What the last answer over the network was, if it was no good one.
     """
 
     why: str = ""
     is_ours: bool = False
+    hint: str = ""
     tell: Callable[[], None] = field(default=lambda: None)
     said: Callable[[], str] = field(default=lambda: "")
 

@@ -19,6 +19,7 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
+from pure_agent_loop.mcp.connection import hush
 from pure_agent_loop.mcp.one_call import OneCall
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.permissions import Permission, PermissionRequest
@@ -207,6 +208,7 @@ class Offer:
         """It as a server of the SDK."""
         from mcp.server.lowlevel import Server
 
+        hush()
         return Server(
             "pure-agent-loop",
             version=__version__,

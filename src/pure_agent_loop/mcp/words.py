@@ -34,6 +34,7 @@ say = Sentences(
             "它向标准输出写入了不是 MCP 消息的内容，因此连接已关闭。",
         ),
         "mcp_unreachable": ("Nobody answers at {url}: {error}", "{url} 没有应答：{error}"),
+        "mcp_status": ("It answered with the HTTP status {status}.", "它以 HTTP 状态 {status} 应答。"),
         "mcp_login": (
             "It wants a login. A person has to run: pal mcp login {server}",
             "它要求登录。需要有人运行：pal mcp login {server}",
