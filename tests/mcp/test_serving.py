@@ -15,9 +15,10 @@ import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from tests.mcp.my_agents import helper
+from tests.mcp.my_agents import harm, helper, look
 
 from mcp import Client
+from pure_agent_loop.mcp import MCPServer
 from pure_agent_loop.server import Person, create_app
 
 HERE = Path(__file__).parent
@@ -104,7 +105,9 @@ def served(place):
     import hashlib
 
     other = Person("ann", frozenset({"use"}), hashlib.sha256(OTHER.encode()).hexdigest())
-    app = create_app(helper, token=TOKEN, users=[other], folder=place / "server")
+    command = [sys.executable, "-I", "-S", str(HERE / "bad_server.py"), "ok"]
+    agent = helper.clone(tools=[look, harm, MCPServer(command, name="bad")])
+    app = create_app(agent, token=TOKEN, users=[other], folder=place / "server")
 
     async def during(work):
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
@@ -145,6 +148,20 @@ def test_the_server_has_it_too_for_who_may(served):
     assert seen[OTHER][2] == 0
     assert "Nobody can be asked here" in seen[TOKEN][3]
     assert "There is no tool 'harm'" in seen[OTHER][3]
+
+
+def test_who_operates_sees_how_the_servers_of_its_agents_stand(served):
+    async def talk(url):
+        agents = url.replace("/mcp", "/api/agents")
+        async with http(TOKEN) as own, http(OTHER) as ann:
+            before = (await own.get(agents)).json()["agents"][0]["servers"]
+            async with Client(streamable_http_client(url, http_client=own)) as client:
+                await client.call_tool("default", {"task": "mcp__bad__work"})
+            after = (await own.get(agents)).json()["agents"][0]["servers"]
+            return before[0]["state"], after[0], (await ann.get(agents)).json()["agents"][0]["servers"]
+
+    before, after, hers = served(talk)
+    assert (before, after["state"], after["tools"], hers) == ("idle", "ready", 1, [])
 
 
 def test_its_door_is_that_of_the_server(served):

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.support.lazy import load_name
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp.many import MCPServers
+    from pure_agent_loop.mcp.many import MCPServers, servers_in
     from pure_agent_loop.mcp.server import MCPServer
 
-__all__ = ["MCPServer", "MCPServers"]
+__all__ = ["MCPServer", "MCPServers", "servers_in"]
 
 
 def __getattr__(name: str) -> Any:
-    return load_name(__name__, {"MCPServer": "server", "MCPServers": "many"}, name)
+    places = {"MCPServer": "server", "MCPServers": "many", "servers_in": "many"}
+    return load_name(__name__, places, name)

@@ -79,3 +79,12 @@ class MCPServers:
     def get(self, name: str) -> MCPServer | None:
         """The server of that name."""
         return next((each for each in self.servers if each.name == name), None)
+
+
+def servers_in(toolsets: Iterable[object]) -> Sequence[MCPServer]:
+    """The servers among some toolsets, each once."""
+    found: dict[int, MCPServer] = {}
+    for each in toolsets:
+        mine = each.servers if isinstance(each, MCPServers) else [each] if isinstance(each, MCPServer) else []
+        found |= {id(server): server for server in mine}
+    return [*found.values()]

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from pure_agent_loop.session import SessionManager
 from pure_agent_loop.support.paths import data_folder, private_folder
 
 if TYPE_CHECKING:
+    from pure_agent_loop.mcp import MCPServer
     from pure_agent_loop.mcp.mounted import Mounted
 
 OPERATIONS = [
@@ -83,7 +84,10 @@ def make_app(
         do = engine.follow if engine else work_here
         hub = Hub(named, manager, place, settings, metrics, do, engine)
         app.state.service = Service(hub, people, settings, metrics, engine)
+        stack = contextlib.AsyncExitStack()
         try:
+            for server in _servers_of(named):  # what is begun of them stays while this runs
+                await stack.enter_async_context(server)
             if engine is not None:
                 await engine.start()
             hub.resume()
@@ -95,6 +99,7 @@ def make_app(
             await hub.close()
             if engine is not None:
                 await engine.close()
+            await stack.aclose()
             for agent in named.values():
                 await agent.aclose()
 
@@ -143,6 +148,16 @@ def _mcp(named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Set
         return Offer(agents.get("default"), agents, app().state.service.hub.sessions.store, caller)
 
     return Mounted(offer, lambda scope: scope["state"]["person"].name, settings.max_body)
+
+
+def _servers_of(named: Mapping[str, Agent]) -> Sequence[MCPServer]:
+    """The MCP servers that the agents have."""
+    toolsets = [each for agent in named.values() for each in agent.tools.toolsets]
+    if not toolsets:
+        return []
+    from pure_agent_loop.mcp import servers_in
+
+    return servers_in(toolsets)
 
 
 def _routes() -> list[BaseRoute]:
