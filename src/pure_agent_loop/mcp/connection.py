@@ -26,7 +26,6 @@ PATIENCE = 2.0  # of a caller, for the next start
 PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # for what a program said at its end to come in
 LOG_LEVEL = "warning"
-INTERNAL_ERROR = -32603  # the SDK's code for an answer over the network that is no good one
 _CLOSED = -32000  # the SDK's code for a connection that is over
 _ERROR_CHARS = 500
 
@@ -319,8 +318,8 @@ def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") ->
         return say("mcp_no_program", program=settings.command[0]) if leaf.errno == 2 else text  # ENOENT
     if kinds & {"OAuthFlowError", "OAuthTokenError", "OAuthRegistrationError"}:
         return say("mcp_login_failed", error=text)
-    if hint and (kinds & {"HTTPStatusError"} or _code_of(leaf) == INTERNAL_ERROR):
-        return hint
+    if hint and kinds & {"HTTPStatusError", "MCPError"}:
+        return f"{hint} {text}"
     if _is_of_network(leaf):
         return say("mcp_unreachable", url=settings.shown, error=text)
     if "ValidationError" in kinds:

@@ -18,6 +18,7 @@ from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.protocols.mcp_serve import add_serving, serve_here
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.servers import Written, every_written
+from pure_agent_loop.cli.toolset import workspace_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import one_line
 
@@ -87,12 +88,13 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
     if options.action == "remove":
         return _remove(options.name, output)
     if options.action == "list":
-        return asyncio.run(_list(_servers(options, output), output, as_json=options.json))
+        rows = _rows(_servers(options, output), workspace_of(options.workspace))
+        return _list(asyncio.run(rows), output, as_json=options.json)
     if options.action in ("test", "login"):
         servers = _servers(options, output)
         if options.name not in servers:
             raise ConfigError(f"There is no MCP server {options.name!r:.60}. See: pal mcp list")
-        settings = servers[options.name].settings()
+        settings = servers[options.name].settings(workspace_of(options.workspace))
         if settings is None:
             raise ConfigError(
                 f"The MCP server {options.name!r} is disabled in {servers[options.name].shown}."
@@ -175,7 +177,7 @@ def _written(change: Any) -> None:
 def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
     from pure_agent_loop.cli.settings.apply import in_force
 
-    workspace = Path(options.workspace)
+    workspace = workspace_of(options.workspace)
     questions = Questions.at_terminal(output)
     options.given = frozenset()
     found = in_force(options, Output(io.StringIO(), io.StringIO(), colour=False), workspace, None)
@@ -185,8 +187,11 @@ def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
     return every_written(options, workspace, questions, output)
 
 
-async def _list(servers: dict[str, Written], output: Output, *, as_json: bool) -> int:
-    rows = await asyncio.gather(*map(_row, servers.values()))
+async def _rows(servers: dict[str, Written], workspace: Path) -> list[dict[str, Any]]:
+    return list(await asyncio.gather(*(_row(each, workspace) for each in servers.values())))
+
+
+def _list(rows: list[dict[str, Any]], output: Output, *, as_json: bool) -> int:
     if as_json:
         output.json({"servers": rows})
         return DONE
@@ -200,11 +205,11 @@ async def _list(servers: dict[str, Written], output: Output, *, as_json: bool) -
     return DONE
 
 
-async def _row(written: Written) -> dict[str, Any]:
+async def _row(written: Written, workspace: Path) -> dict[str, Any]:
     row = {"name": one_line(written.name), "state": "failed", "error": "", "tools": 0, "place": ""}
     row["from"] = written.shown
     try:
-        settings = written.settings()
+        settings = written.settings(workspace)
     except ConfigError as error:
         return {**row, "error": one_line(str(error), 400)}
     if settings is None:

@@ -14,6 +14,7 @@ from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.files import File, project_file
 from pure_agent_loop.cli.trust import may_start
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import ELSEWHERE
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.support.terminal import safe_text
 
@@ -33,17 +34,30 @@ class Written:
         name: Its name.
         table: Its fields.
         shown: The file, for people.
+        is_project: It came with the folder.
     """
 
     name: str
     table: Mapping[str, Any]
     shown: str
+    is_project: bool = False
 
-    def settings(self) -> ServerSettings | None:
-        """What it says, checked; None if it is switched off."""
+    def settings(self, workspace: Path) -> ServerSettings | None:
+        """What it says, checked; None if it is switched off.
+
+        A server of the user starts outside of the folder, which may be a stranger's: many programs load what
+        lies where they start. One that came with the folder, and was trusted, starts in it.
+
+        Args:
+            workspace: The folder; the server is told to keep to it.
+        """
         from pure_agent_loop.mcp.files import settings_of
 
-        return settings_of(self.name, self.table, self.shown)
+        found = settings_of(self.name, self.table, self.shown)
+        if found is None:
+            return None
+        cwd = found.cwd or ("" if found.url else str(workspace) if self.is_project else ELSEWHERE)
+        return replace(found, cwd=cwd, roots=found.roots or [str(workspace)])
 
 
 def with_servers(
@@ -77,7 +91,9 @@ def servers_for(
     if options.no_mcp or not chosen:
         return None
     written = every_written(options, workspace, questions, output)
-    found = [settings for each in written.values() if (settings := _usable(each, output)) is not None]
+    found = [
+        settings for each in written.values() if (settings := _usable(each, workspace, output)) is not None
+    ]
     if not found:
         return None
     from pure_agent_loop.mcp import MCPServer, MCPServers
@@ -134,16 +150,16 @@ def _of_file(file: File) -> Iterator[Written]:
     from pure_agent_loop.mcp.files import tables_of
 
     for name, table in tables_of(file.data, file.shown).items():
-        yield Written(name, table, file.shown)
+        yield Written(name, table, file.shown, file.is_project)
 
 
 def _line(each: Written) -> str:
     return f"{each.name}: {json.dumps(each.table, ensure_ascii=False)}"
 
 
-def _usable(each: Written, output: Output) -> ServerSettings | None:
+def _usable(each: Written, workspace: Path, output: Output) -> ServerSettings | None:
     try:
-        return each.settings()
+        return each.settings(workspace)
     except ConfigError as error:  # one that is wrong holds the others up as little as one that is dead
         output.say(f"MCP server left out: {safe_text(str(error))}")
         return None
