@@ -95,7 +95,7 @@ LAYERS = [
         "batteries",
         """
         toolbox snapshots audit assistant subagents subagents.manager durable testing evaluation doctor server
-        acp otel
+        mcp acp otel
         """,
     ),
     (
@@ -119,6 +119,7 @@ WHOLE_PACKAGES = {
     "assistant",
     "durable",
     "server",
+    "mcp",
     "acp",
     "otel",
     "cli",

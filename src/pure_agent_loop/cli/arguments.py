@@ -95,6 +95,18 @@ def add_endpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
 
 
+def add_servers(group: Any) -> None:
+    """Add the options that say which MCP servers are used."""
+    group.add_argument(
+        "--mcp-config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="MCP servers to use besides yours (pal mcp list), in the form of mcp.json; repeatable",
+    )
+    group.add_argument("--no-mcp", action="store_true", help="use no MCP servers")
+
+
 def add_any_folder(group: Any) -> None:
     """Add ``--any-folder``."""
     group.add_argument(

@@ -39,11 +39,12 @@ COMMANDS = {
     "answer": ("durable", "answer", "answer a question of a durable run"),
     "logs": ("durable", "logs", "what happened in a durable run"),
     "schedule": ("schedule", "schedule", "run agents again and again"),
+    "mcp": ("protocols.mcp", "mcp", "use servers of tools (MCP), or be one"),
     "agents": ("agents", "agents", "see and stop tasks of subagents"),
     "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
     "man": ("paper", "man", "print the manual page"),
 }
-SETTLED = ("run", "chat", "doctor", "eval", "serve", "acp")  # commands that settings are for
+SETTLED = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that settings are for
 _ALIKE = 0.75  # words that are less like a command are a question
 _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'

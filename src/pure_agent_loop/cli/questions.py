@@ -18,11 +18,13 @@ from pure_agent_loop.cli.words import say
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
-from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line
+from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
+from pure_agent_loop.tool_context import current_call
 
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
 SHOW = "[s]how what was left out, or: "
 QUESTION_CUT = f"{SHOW}{QUESTION}"
+ANSWER = "[y]es, [n]o, or your answer: "
 TERMINAL = "/dev/tty"
 MOST_LINES, MOST_WIDTH = 60, 2_000  # of the arguments; what is left out is said
 MOST_RULE = 120  # characters of a rule that a person can still check
@@ -70,7 +72,13 @@ class Questions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """The answer about a call; for ``Agent(on_ask=...)``. Blocks until `ask` was called for it."""
+        """The answer about a call; for ``Agent(on_ask=...)``. Blocks until `ask` was called for it.
+
+        What a tool at work wants to know is asked here, because no event tells of it.
+        """
+        call = current_call()
+        if call is not None and call.call_id == request.call_id:
+            return self._told(str(request.args.get("question", request.reason)))
         return self._answer_of(request.call_id).get()
 
     def ask(self, event: Event, interrupts: Interrupts) -> None:
@@ -87,6 +95,13 @@ class Questions:
 
         answered = interrupts.wait_for(answer)
         self._answer_of(event.data["call_id"]).put(found[0] if answered else NO)
+
+    def _told(self, question: str) -> Permission:
+        line = self.line(f"{safe_text(question)}\n{ANSWER}")
+        if line is None or line.strip().lower() in ("", "n", "no"):
+            return NO
+        words = line.strip()
+        return Permission("allow", "" if words.lower() in ("y", "yes") else words)
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
         """Ask something before a run; only a yes is one.

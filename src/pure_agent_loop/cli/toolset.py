@@ -27,6 +27,7 @@ from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 if TYPE_CHECKING:
     from pure_agent_loop.assistant import SkillsLoader
     from pure_agent_loop.assistant.trust import Guidance
+    from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.subagents import SubagentManager
     from pure_agent_loop.toolbox import Workspace
 
@@ -45,6 +46,7 @@ class Toolset:
         subagents: Others that the model can give tasks to.
         extras: Names of tools that nobody named; empty if the tools were chosen.
         own: Those of the user's files.
+        mcp: Servers of others.
     """
 
     tools: list[Tool] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Toolset:
     subagents: SubagentManager | None = None
     extras: frozenset[str] = frozenset()
     own: list[Tool] = field(default_factory=list)
+    mcp: MCPServers | None = None
 
     def for_model(self, *, is_tiny: bool) -> Toolset:
         """The same without what would be too much for a model.
@@ -238,6 +241,8 @@ def suggest(
     """What the options say about a call that a session has kept."""
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     about: Mapping[str, Any] = {}
+    if tool is None:  # one of a server: what it may do is not known here, so the question stands
+        about = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=questions is not None)
         own = tool.judge(request.args, context)
@@ -260,10 +265,11 @@ def check_given_rules(
         return
     from pure_agent_loop.kernel.tools.rules import check_rules  # it knows what a run is made of
 
-    check_rules(typed, found.tools, found.subagents, hint="")
+    tools = ToolRegistry([*found.tools, *([found.mcp] if found.mcp else [])])
+    check_rules(typed, tools, found.subagents, hint="")
     try:
         if options.tools == "all" and not options.no_tools:
-            check_rules(given, found.tools, found.subagents, hint="")
+            check_rules(given, tools, found.subagents, hint="")
     except ConfigError as error:
         output.say(f"pal.toml: {error}")
 

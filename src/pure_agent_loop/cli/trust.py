@@ -13,6 +13,7 @@ from pure_agent_loop.cli.settings.files import File
 from pure_agent_loop.support.terminal import one_line
 
 QUESTION = "Shall the model follow them? [y]es, [n]o: "
+SERVERS_QUESTION = "May they be started, with your rights and outside of the sandbox? [y]es, [n]o: "
 SETTINGS_QUESTION = "Shall they hold here? [y]es, [n]o: "
 _MOST_SHOWN = 200_000  # bytes of a file
 
@@ -57,8 +58,12 @@ def settings_guidance(file: File) -> Guidance:
     Args:
         file: Where they stand.
     """
+    return _guidance_of(b"settings", file)
+
+
+def _guidance_of(kind: bytes, file: File) -> Guidance:
     place = file.shown.encode("utf-8", "surrogateescape")
-    digest = hashlib.sha256(b"settings|%d|%b|%b" % (len(place), place, file.data))
+    digest = hashlib.sha256(b"%b|%d|%b|%b" % (kind, len(place), place, file.data))
     return Guidance((file.shown,), digest.hexdigest())
 
 
@@ -78,6 +83,28 @@ def may_set(
         brings = f"this folder brings settings, which somebody else may have written: {guidance.shown}"
         return questions.confirm(
             SETTINGS_QUESTION, "\n".join([brings, *(f"  it sets {blanks_shown(line)}" for line in lines())])
+        )
+
+    return given or _is_agreed(guidance, questions, output, confirm)
+
+
+def may_start(
+    file: File, lines: list[str], questions: Questions | None, output: Output, *, given: bool
+) -> bool:
+    """Whether the MCP servers that a folder brings may be started; asked and remembered as in `may_guide`.
+
+    Args:
+        file: Where they stand.
+        lines: What would be started, for the person.
+        output: Told what is left out.
+        given: The option ``--trust-folder``.
+    """
+    guidance = _guidance_of(b"mcp", file)
+
+    def confirm(questions: Questions) -> bool:
+        brings = f"this folder brings MCP servers, which somebody else may have written: {guidance.shown}"
+        return questions.confirm(
+            SERVERS_QUESTION, "\n".join([brings, *(f"  {blanks_shown(line)}" for line in lines)])
         )
 
     return given or _is_agreed(guidance, questions, output, confirm)

@@ -20,6 +20,7 @@ _SENTENCES = (
     "runs.words",
     "evaluation.words",
     "acp.words",
+    "mcp.words",
 )
 
 

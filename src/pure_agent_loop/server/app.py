@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,13 +30,17 @@ from pure_agent_loop.server.gate import Gate
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.page_files import PageFiles
-from pure_agent_loop.server.people import People, check_people, kept_secret
+from pure_agent_loop.server.people import People, Person, check_people, kept_secret
 from pure_agent_loop.server.problems import UNEXPECTED, Problem, as_problem
 from pure_agent_loop.server.service import Service
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.server.work import work_here
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.support.paths import data_folder, private_folder
+
+if TYPE_CHECKING:
+    from pure_agent_loop.mcp import MCPServer
+    from pure_agent_loop.mcp.mounted import Mounted
 
 OPERATIONS = [
     *about.OPERATIONS,
@@ -80,21 +85,31 @@ def make_app(
         do = engine.follow if engine else work_here
         hub = Hub(named, manager, place, settings, metrics, do, engine)
         app.state.service = Service(hub, people, settings, metrics, engine)
+        stack = contextlib.AsyncExitStack()
         try:
+            for server in _servers_of(named):  # what is begun of them stays while this runs
+                await stack.enter_async_context(server)
             if engine is not None:
                 await engine.start()
             hub.resume()
             yield
         finally:
             app.state.service.closing.set()
+            if served is not None:
+                await served.close()
             await hub.close()
             if engine is not None:
                 await engine.close()
+            await stack.aclose()
             for agent in named.values():
                 await agent.aclose()
 
+    routes = _routes()
+    served = _mcp(named, lambda: app, settings)
+    if served is not None:
+        routes.append(Route("/mcp", served))
     app = Starlette(
-        routes=_routes(),
+        routes=routes,
         middleware=[Middleware(Gate, people=people, settings=settings, metrics=metrics)],
         exception_handlers={HTTPException: _http_problem, Problem: _problem, Exception: _failure},
         lifespan=lifespan,
@@ -112,6 +127,38 @@ def _named(agents: Agent | Mapping[str, Agent]) -> dict[str, Agent]:
         check_agent_name(name): agent if agent._kit.on_ask else agent.clone(on_ask=ask_in_hub)
         for name, agent in found.items()
     }
+
+
+def _mcp(named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Settings) -> Mounted | None:
+    """The agents as an MCP server, and the tools of the one called ``default`` for who operates this."""
+    if importlib.util.find_spec("mcp_types") is None:
+        return None
+    from pure_agent_loop.mcp.mounted import Mounted
+    from pure_agent_loop.mcp.serving import Caller, Offer
+
+    def caller(context: Any) -> Caller:
+        person: Person = context.request.scope["state"]["person"]
+        operates = person.may("operate")
+        return Caller(person.owns, person.new_session_id, may_call=operates, may_run=person.may("use"))
+
+    def offer() -> Offer:
+        agents = {
+            name: agent.clone(on_ask=None) if agent._kit.on_ask is ask_in_hub else agent
+            for name, agent in named.items()
+        }
+        return Offer(agents.get("default"), agents, app().state.service.hub.sessions.store, caller)
+
+    return Mounted(offer, lambda scope: scope["state"]["person"].name, settings.max_body)
+
+
+def _servers_of(named: Mapping[str, Agent]) -> Sequence[MCPServer]:
+    """The MCP servers that the agents have."""
+    toolsets = [each for agent in named.values() for each in agent.tools.toolsets]
+    if not toolsets:
+        return []
+    from pure_agent_loop.mcp import servers_in
+
+    return servers_in(toolsets)
 
 
 def _routes() -> list[BaseRoute]:

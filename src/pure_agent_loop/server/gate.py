@@ -26,7 +26,7 @@ from pure_agent_loop.server.settings import Settings
 ACCESS = logging.getLogger("pure_agent_loop.server.access")
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/api/login", "/favicon.ico")  # they say nothing of anybody
 OPEN_BELOW = "/assets/"
-_FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/api/openapi.json")  # names of routes, for the numbers
+_FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/mcp", "/api/openapi.json")  # names of routes, for the numbers
 READING = ("GET", "HEAD", "OPTIONS")
 # No inline code, no other origin, no frames; scripts are made of strings nowhere.
 CSP = (

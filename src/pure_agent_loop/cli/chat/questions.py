@@ -58,6 +58,12 @@ class Pending:
     diff: str = ""
     is_edited: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any words are an answer: a tool at work wants to know something."""
+        question = self.question
+        return question is not None and question.args == {"question": question.reason}
+
 
 class Desk:
     """Asks one question at a time.
@@ -129,6 +135,8 @@ class Desk:
             return chat_word("edit_call")
         if pending.question is None:
             return chat_word("choose_yes_no")
+        if pending.is_open:
+            return chat_word("choose_open")
         kind = chat_word("choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
         return chat_word("choose", kind=kind)
 
@@ -150,6 +158,8 @@ class Desk:
         letter = {"yes": "y", "no": "n", "是": "y", "否": "n"}.get(letter.lower(), letter.lower())
         if letter == "n":
             self._end(pending, Permission("deny", rest.strip()))
+        elif pending.is_open and line.strip() and letter != "y":
+            self._end(pending, Permission("allow", line.strip()))
         elif rest:
             self._say(chat_word("no_answer"), "dim")
         elif letter == "y":

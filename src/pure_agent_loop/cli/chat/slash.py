@@ -91,7 +91,9 @@ class Slash:
     def known(self) -> Iterable[tuple[str, str]]:
         """The commands there are, each with what it is for."""
         own = ((name, in_words(COMMANDS[name])) for name in COMMANDS)
-        return [*own, *((name, each.about) for name, each in self._host.custom.all().items())]
+        custom = ((name, each.about) for name, each in self._host.custom.all().items())
+        servers = self._host.shared.toolset.mcp
+        return [*own, *custom, *(servers.known_prompts if servers is not None else ())]
 
     def sessions(self) -> Iterable[tuple[str, str]]:
         """The sessions of the folder, the last used first."""
@@ -131,6 +133,10 @@ class Slash:
         custom = self._host.custom.all()
         if name in custom:
             return await self._host.custom.task(custom[name], words)
+        if ":" in name and (servers := await self._host.talk.servers()) is not None:
+            from pure_agent_loop.cli.protocols.mcp_talk import prompt_task
+
+            return await prompt_task(servers, name, words)
         if name in HABITS:
             self._host.say(in_words(HABITS[name]))
             return ""
@@ -148,6 +154,7 @@ class Slash:
     def _tools(self, _: str) -> None:
         toolset = self._host.shared.toolset
         tools = [*toolset.tools, *(toolset.subagents.tools() if toolset.subagents else [])]
+        tools += toolset.mcp.known_tools if toolset.mcp else []
         self._list(f"`{tool.name}` {one_line(tool.description, 120)}" for tool in tools)
 
     def _permissions(self, words: str) -> None:
@@ -206,8 +213,14 @@ class Slash:
         found = TaskStore().list(self._host.talk.place.session_id or "")
         self._list(f"`{each.id}` {each.state}: {one_line(each.prompt, 80)}" for each in found)
 
-    def _mcp(self, _: str) -> None:
-        self._host.say(chat_word("no_mcp"))
+    async def _mcp(self, _: str) -> None:
+        servers = await self._host.talk.servers()
+        if servers is None:
+            self._host.say(chat_word("no_mcp"))
+            return
+        from pure_agent_loop.cli.protocols.mcp_talk import lines_about
+
+        self._list(await lines_about(servers))
 
     def _copy(self, _: str) -> None:
         answers = [

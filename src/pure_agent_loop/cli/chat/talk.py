@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.assistant.trust import Guidance
     from pure_agent_loop.kernel.kit import Compactor, Kit
     from pure_agent_loop.kernel.state import QueryState
+    from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.sessions.story import Story
 
 MEMORY_CHARS = 4_000  # of the notes that each new session begins with
@@ -136,6 +137,7 @@ class Talk:
         self._token: CancelToken | None = None
         self._inbox = Inbox()
         self._queued = 0
+        self._has_servers = False
 
     @property
     def is_working(self) -> bool:
@@ -193,6 +195,11 @@ class Talk:
             ready = await run_in_thread(self.prepare)
             if isinstance(ready, Raised):
                 raise ready.error
+            servers = await self.servers()
+            if servers is not None and task is not None and "@" in task:
+                from pure_agent_loop.cli.protocols.mcp_talk import with_resources
+
+                task = await with_resources(servers, task)
             agent = self._agent()
             run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
             self.state = run.state
@@ -258,6 +265,16 @@ class Talk:
         self.place.forget()
         self.sums, self.state = Sums(), None
 
+    async def servers(self) -> MCPServers | None:
+        """The MCP servers. What was begun of them stays for the whole conversation."""
+        servers = self.shared.toolset.mcp
+        if servers is not None and not self._has_servers:
+            self._has_servers = True
+            await servers.__aenter__()
+        return servers
+
     async def close(self) -> None:
         """Give back connections and an embedded model."""
+        if self.shared.toolset.mcp is not None and self._has_servers:
+            await self.shared.toolset.mcp.__aexit__()
         await close_client(self.choice.client)

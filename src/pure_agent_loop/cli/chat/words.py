@@ -191,8 +191,8 @@ CHAT: Pairs = {
     ),
     "search": ("search: ", "查找："),
     "no_mcp": (
-        "This version knows no MCP servers. Tools are given in Python, with Agent(tools=[...]).",
-        "此版本不支持 MCP 服务器。工具由 Python 提供：Agent(tools=[...])。",
+        "There are no MCP servers. To add one: pal mcp add NAME -- COMMAND",
+        "没有 MCP 服务器。添加：pal mcp add 名称 -- 命令",
     ),
     "copied": (
         "given to the terminal for its clipboard: {count} characters",
@@ -213,6 +213,7 @@ CHAT: Pairs = {
         "\ns 本次会话，a 始终：{kind}",
     ),
     "choose_yes_no": ("y yes · n no · d show all", "y 是 · n 否 · d 全部显示"),
+    "choose_open": ("your answer · n no", "您的回答 · n 否"),
     "edit_call": ("Change the call, then Enter.", "修改调用，然后按 Enter。"),
     "no_call": ("That is no call: {why}", "这不是有效的调用：{why}"),
     "no_answer": ("That is no answer; the call still waits.", "这不是回答；调用仍在等待。"),

@@ -15,6 +15,7 @@ from pure_agent_loop.cli.exits import DONE, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.task import with_attached
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
@@ -68,6 +69,7 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
     trusted = may_guide(workspace, questions, output, given=options.trust_folder)
     with closing(place_for_run(options, workspace, questions, output)) as place:
         found = make_toolset(options, workspace, output, trusted=trusted)
+        found = with_servers(found, options, workspace, questions, output)
         check_given_rules(typed, options, found, output)
         try:
             choice = choose(

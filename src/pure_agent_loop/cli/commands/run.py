@@ -16,6 +16,7 @@ from pure_agent_loop.cli.arguments import (
     add_limits,
     add_model_choice,
     add_own,
+    add_servers,
     describe,
     limits_of,
 )
@@ -24,6 +25,7 @@ from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.task import Answer, media_named, read_task, tasks_of_lines, with_attached
 from pure_agent_loop.cli.toolset import (
     Toolset,
@@ -149,6 +151,7 @@ def add_tool_options(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="also to those that the Markdown files of this folder define; repeatable",
     )
+    add_servers(group)
     group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
 
 
@@ -205,7 +208,7 @@ def add_permissions(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use AGENTS.md, the skills and pal.toml of this folder without asking whether they are trusted",
+        help="use what this folder brings (AGENTS.md, skills, pal.toml, .mcp.json) without asking",
     )
     group.add_argument(
         "--unsandboxed-shell",
@@ -297,6 +300,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with closing(place_for_run(options, workspace, questions, output)) as place:
         # What is wrong with the tools is said before a model starts.
         found = make_toolset(options, workspace, output, trusted=trusted)
+        found = with_servers(found, options, workspace, questions, output)
         check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
@@ -375,7 +379,7 @@ def make_agent(
         settings["temperature"] = options.temperature
     return Agent(
         llm=choice.client,
-        tools=toolset.tools,
+        tools=[*toolset.tools, *([toolset.mcp] if toolset.mcp else [])],
         audit=toolset.audit,
         snapshots=toolset.snapshots,
         subagents=toolset.subagents,

@@ -38,9 +38,10 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
 from pure_agent_loop.cli.protocols.acp_questions import Asking, Later, Telling
-from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_servers
+from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_editors_servers
 from pure_agent_loop.cli.questions import Questions, question_text
 from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, suggest
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import Place, folder_of, in_folder, title_of
@@ -262,7 +263,8 @@ class _Session:
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
-        toolset = with_servers(found.for_model(is_tiny=choice.is_tiny), self._servers)
+        found = with_servers(found, options, self.folder, asking, output)
+        toolset = with_editors_servers(found.for_model(is_tiny=choice.is_tiny), self._servers, self.folder)
         keeps = not options.no_session
         place = Place(
             self._id if keeps else None,

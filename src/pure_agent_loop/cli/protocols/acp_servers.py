@@ -5,33 +5,37 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.acp.params import items, text
 from pure_agent_loop.cli.toolset import Toolset
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import ELSEWHERE
 
 
 def has_mcp() -> bool:
     """Whether servers of tools can be used here."""
-    return all(map(importlib.util.find_spec, ("pure_agent_loop.mcp", "mcp")))
+    return importlib.util.find_spec("mcp") is not None
 
 
-def with_servers(toolset: Toolset, servers: Sequence[Mapping[str, Any]]) -> Toolset:
+def with_editors_servers(toolset: Toolset, servers: Sequence[Mapping[str, Any]], folder: Path) -> Toolset:
     """The toolset with the MCP servers that an editor has named, beside those of the settings.
 
     Args:
-        servers: As the protocol describes them.
+        servers: As the protocol describes them. They start outside of the folder, as those of the user do.
+        folder: What they are told to keep to.
 
     Raises:
         ConfigError: One of them cannot be used.
     """
     if not servers:
         return toolset
-    room, known = importlib.import_module("pure_agent_loop.mcp"), getattr(toolset, "mcp", None)
-    made = [room.MCPServer(**server_of(each)) for each in servers]
-    both = {"mcp": room.MCPServers([*(known.servers if known else ()), *made])}
-    return replace(toolset, **both)
+    from pure_agent_loop.mcp import MCPServer, MCPServers
+
+    known = toolset.mcp.servers if toolset.mcp else ()
+    made = [MCPServer(**server_of(each), roots=[str(folder)]) for each in servers]
+    return replace(toolset, mcp=MCPServers([*known, *made]))
 
 
 def server_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,4 +48,4 @@ def server_of(given: Mapping[str, Any]) -> dict[str, Any]:
     if kind != "stdio" or not isinstance(args, list) or not all(isinstance(each, str) for each in args):
         raise ConfigError(f"mcpServers: {name!r:.80} is of no kind that is known here.")
     variables = {text(each, "name"): text(each, "value") for each in items(given, "env")}
-    return {"name": name, "command": [text(given, "command"), *args], "env": variables}
+    return {"name": name, "command": [text(given, "command"), *args], "env": variables, "cwd": ELSEWHERE}

@@ -78,7 +78,7 @@ def configure(
     """Fill in what the environment and the files say; see `in_force`.
 
     Args:
-        options: The parsed command line; `configured` is added to it.
+        options: The parsed command line; `configured` and `mcp_tables` are added to it.
         output: It takes the theme.
     """
     found = in_force(options, output, workspace, questions)
@@ -86,6 +86,9 @@ def configure(
         key = found.keys[name]
         if setting.is_filed and hasattr(options, key.action.dest):
             setattr(options, key.action.dest, not setting.value if key.is_inverse else setting.value)
+    options.mcp_tables = {
+        name: (table, sheet.shown) for sheet in found.sheets for name, table in sheet.mcp.items()
+    }
     options.configured = _name_server(options, found) if found.values else Configured()
     if getattr(options, "theme", "") == "plain":
         output.colour = False

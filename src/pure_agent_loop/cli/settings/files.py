@@ -58,6 +58,7 @@ class Sheet:
         values: The settings, by name.
         profiles: The same for each profile.
         servers: By name; only the user has some.
+        mcp: MCP servers as they are written, by name; only the user has some.
         is_project: It is that of a project.
     """
 
@@ -65,6 +66,7 @@ class Sheet:
     values: Mapping[str, Any] = field(default_factory=dict)
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     servers: Mapping[str, Server] = field(default_factory=dict)
+    mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     is_project: bool = False
 
     @property
@@ -94,15 +96,18 @@ def user_file() -> File | None:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def project_file(workspace: Path) -> File | None:
+def project_file(workspace: Path, name: str = NAME) -> File | None:
     """The nearest one from a folder up to the root of its git project; without one, only of that folder.
 
     A link that leads out of the project is not followed.
+
+    Args:
+        name: Of the file.
     """
     root = next((each for each in (workspace, *workspace.parents) if (each / ".git").exists()), workspace)
     for folder in (workspace, *workspace.parents):
-        if (folder / NAME).is_file() and (folder / NAME) != user_path():
-            return File(str(folder / NAME), _read_inside(root, folder / NAME), is_project=True)
+        if (folder / name).is_file() and (folder / name) != user_path():
+            return File(str(folder / name), _read_inside(root, folder / name), is_project=True)
         if folder == root:
             break
     return None
@@ -133,7 +138,8 @@ def read(file: File, keys: Mapping[str, Key]) -> Sheet:
         name: dict(reader.values(each, f"profiles.{name}."))
         for name, each in reader.tables(table, "profiles").items()
     }
-    return Sheet(file.shown, dict(reader.values(table)), profiles, servers, file.is_project)
+    mcp = reader.tables(table, "mcp")
+    return Sheet(file.shown, dict(reader.values(table)), profiles, servers, mcp, file.is_project)
 
 
 def _toml(file: File) -> dict[str, Any]:
@@ -171,6 +177,8 @@ class _Reader:
             raise self._wrong(name, f"is written as a table: [{name}.NAME]")
         if found and name == "servers" and self._file.is_project:
             raise self._wrong(name, "belong into your own file (pal init): no project says where keys go")
+        if found and name == "mcp" and self._file.is_project:
+            raise self._wrong(name, "belongs into your own file; a project brings its servers in .mcp.json")
         return found
 
     def server(self, name: str, table: dict[str, Any]) -> Server:
@@ -198,7 +206,7 @@ class _Reader:
                 found |= self.values(value, inside, f"{key}.")
             elif key not in self._keys:
                 raise self._unknown(
-                    f"{inside}{key}", [*self._keys, *(() if inside else ("servers", "profiles"))]
+                    f"{inside}{key}", [*self._keys, *(() if inside else ("servers", "profiles", "mcp"))]
                 )
             else:
                 found[key] = self._keys[key].checked(value, self._file.shown)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.agent import Agent
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.operation import Asked, Operation, checked, read_json
@@ -51,6 +53,14 @@ async def _logout(asked: Asked) -> Response:
     return response
 
 
+def _servers(agent: Agent) -> list[models.ServerAbout]:
+    if not agent.tools.toolsets:
+        return []
+    from pure_agent_loop.mcp import servers_in
+
+    return [models.ServerAbout(**asdict(each.state)) for each in servers_in(agent.tools.toolsets)]
+
+
 async def _agents(asked: Asked) -> models.Agents:
     return models.Agents(
         agents=[
@@ -60,6 +70,7 @@ async def _agents(asked: Asked) -> models.Agents:
                 model=str(model_of(agent.llm) or ""),
                 tools=[each.name for each in agent.tools],
                 permission_mode=agent._kit.permissions.mode,  # the two are one package
+                servers=_servers(agent) if asked.person.may("operate") else [],
             )
             for name, agent in asked.service.hub.agents.items()
         ]

@@ -320,6 +320,16 @@ class Tools(Answer):
     tools: list[ToolAbout]
 
 
+class ServerAbout(Answer):
+    """An MCP server of an agent: `idle` before its first use, `ready` or `failed`; what went wrong last."""
+
+    name: str
+    place: str
+    state: str
+    error: str
+    tools: Count
+
+
 class AgentAbout(Answer):
     """An agent."""
 
@@ -328,6 +338,7 @@ class AgentAbout(Answer):
     model: str
     tools: list[str]
     permission_mode: str
+    servers: list[ServerAbout]
 
 
 class Agents(Answer):

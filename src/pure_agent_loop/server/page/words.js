@@ -57,6 +57,7 @@ const WORDS = {
   audit: ["Audit log", "审计日志"],
   noAudit: ["No call of this conversation stands in an audit log", "审计日志中没有此对话的调用"],
   fleet: ["Fleet", "集群"],
+  mcp: ["MCP servers", "MCP 服务器"],
   workers: ["Workers", "工作进程"],
   worker: ["Worker", "工作进程"],
   host: ["Host", "主机"],

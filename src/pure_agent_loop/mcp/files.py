@@ -1,0 +1,137 @@
+"""``mcp.json``: servers by name, in the form that editors use, and the user's own file of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.mcp.settings import ServerSettings
+from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.shared_file import change_file
+
+MOST_BYTES = 256 * 1024
+_TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+_SAME = (
+    *("url", "env", "inherit", "cwd", "headers", "prefix", "allow", "deny", "trusted", "pinned", "resources"),
+    *("timeout", "start_timeout", "roots", "legacy"),
+)
+FIELDS = ("type", "command", "args", "disabled", *_SAME)
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def user_path() -> Path:
+    """Where the user's own servers stand."""
+    return data_folder() / "mcp.json"
+
+
+def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
+    """The servers of a file, as they are written there, by name.
+
+    Args:
+        data: The file.
+        shown: Its place for people.
+
+    Raises:
+        ConfigError: It has no such form.
+    """
+    try:
+        found = json.loads(data[: MOST_BYTES + 1].decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{shown} is no JSON of at most {MOST_BYTES} bytes.") from None
+    servers = found.get("mcpServers", {}) if isinstance(found, dict) else None
+    if not isinstance(servers, dict) or not all(isinstance(each, dict) for each in servers.values()):
+        raise ConfigError(
+            f'{shown} must be like {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}.'
+        )
+    return servers
+
+
+def settings_of(
+    name: str, table: Mapping[str, Any], shown: str, environ: Mapping[str, str] = os.environ
+) -> ServerSettings | None:
+    """A server as it is written; None if it is switched off.
+
+    Args:
+        shown: Where it is written, for people.
+        environ: Fills in ``${NAME}`` and ``${NAME:-default}``.
+
+    Raises:
+        ConfigError: A field is unknown or cannot be used, or a variable is not set.
+    """
+    where = f"{shown}: {name!r:.60}"
+    if unknown := [key for key in table if key not in FIELDS]:
+        raise ConfigError(f"{where}: {unknown[0]!r:.60} is no field of a server. Known: {', '.join(FIELDS)}.")
+    if table.get("disabled") is True:
+        return None
+    kind = table.get("type", "http" if "url" in table else "stdio")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ConfigError(f"{where}: type={kind!r:.60} must be one of {', '.join(_TYPES)}.")
+    command, args = table.get("command", ""), table.get("args", [])
+    if not isinstance(command, str) or not isinstance(args, list):
+        raise ConfigError(f"{where}: command must be text, and args a list.")
+    fields = {key: _filled(table[key], where, environ) for key in _SAME if key in table}
+    if kind != "stdio":
+        fields["transport"] = _TYPES[kind]
+    try:
+        words = _filled([command, *args] if command else args, where, environ)
+        return ServerSettings(name, command=words, **fields)
+    except ConfigError as error:
+        raise ConfigError(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
+
+
+def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_filled(each, where, environ) for each in value]
+    if isinstance(value, dict):
+        return {key: _filled(each, where, environ) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def fill(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        if name not in environ and default is None:
+            raise ConfigError(f"{where} needs the variable {name}, which is not set.")
+        return environ.get(name) or default or ""
+
+    return _VARIABLE.sub(fill, value)
+
+
+def user_tables() -> dict[str, dict[str, Any]]:
+    """Those of the user's own file.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    path = user_path()
+    try:
+        return tables_of(path.read_bytes(), str(path)) if path.exists() else {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
+    """Change the user's own file; what else stands in it stays.
+
+    Args:
+        change: Changes the servers by name.
+
+    Raises:
+        ConfigError: The file cannot be read.
+        OSError: It cannot be written.
+    """
+    path = user_path()
+    user_tables()  # what cannot be read is not written over
+
+    def changed(old: bytes) -> bytes:
+        found = json.loads(old) if path.exists() and old.strip() else {}
+        servers = found.setdefault("mcpServers", {})
+        change(servers)
+        return json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n"
+
+    private_folder(path.parent)
+    change_file(path, changed)

@@ -1,0 +1,187 @@
+"""Servers on the command line: written down, looked at, trusted, used in runs and conversations."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.screens import ENTER
+from tests.cli.terminal import Terminal
+
+from pure_agent_loop.cli import main
+from pure_agent_loop.testing import ScriptedServer, call
+
+GOOD = str(Path(__file__).with_name("good_server.py"))
+BAD = str(Path(__file__).with_name("bad_server.py"))
+BAD_COMMAND = [sys.executable, "-I", "-S", BAD]
+
+
+def home(pal):
+    return Path(pal.env["PURE_AGENT_LOOP_HOME"])
+
+
+def brought(pal, *words):
+    """A folder that brings a server."""
+    servers = {
+        "bad": {"command": BAD_COMMAND[0], "args": [*BAD_COMMAND[1:], *words], "env": {"A": "${HOME}"}}
+    }
+    (pal.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def seen_by(server):
+    return [each["content"] for each in server.requests[-1].body["messages"] if each["role"] == "tool"]
+
+
+@pytest.fixture
+def here(pal, monkeypatch, capsys):
+    """The command in this process: the SDK is loaded once."""
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", pal.env["PURE_AGENT_LOOP_HOME"])
+    monkeypatch.chdir(pal.workspace)
+
+    def run(*words):
+        code = main(["mcp", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
+    state = str(pal.workspace / "starts")
+    assert here("add", "bad", "--env", "A=b", "--", *BAD_COMMAND, "changed", state)[0] == 0
+    assert here("add", "away", "http://127.0.0.1:9/mcp", "--header", "X: ${NO_SUCH}")[0] == 0
+    assert here("add", "dead", "--", sys.executable, "-c", "raise SystemExit(3)")[0] == 0
+    file = home(pal) / "mcp.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["mcpServers"]["bad"]["env"] == {"A": "b"}
+    listed = json.loads(here("list", "--json")[1])["servers"]
+    assert [(each["name"], each["state"], each["tools"]) for each in listed] == [
+        ("bad", "ready", 1),
+        ("away", "failed", 0),
+        ("dead", "failed", 0),
+    ]
+    assert "needs the variable NO_SUCH, which is not set" in listed[1]["error"]
+    assert "It ended (exit code 3)." in listed[2]["error"]
+    assert "dead  failed" in here("list")[1]
+    _, out, err = here("test", "bad")
+    assert "CHANGED mcp__bad__work: [The MCP server 'bad' says:] Start 3" in out  # listed twice before
+    assert "pal mcp test bad --agree" in err
+    assert "agreed to what has changed" in here("test", "bad", "--agree")[2]
+    code, _, err = here("test", "dead")
+    assert (code, "It ended (exit code 3)" in err) == (1, True)
+    assert [here("remove", "dead")[0], here("remove", "dead")[0]] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["add", "a b", "--", "x"], "at most 32 letters"),
+        (["add", "x", "http://a", "b"], "with one URL"),
+        (["add", "x", "--env", "A", "--", "y"], "must be NAME=VALUE"),
+        (["test", "none"], "There is no MCP server"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(here, words, why):
+    code, _, err = here(*words)
+    assert (code, why in err) == (2, True), err
+
+
+def test_a_run_uses_those_of_the_user_and_of_the_command_line(pal, tmp_path):
+    pal("mcp", "add", "mine", "--", *BAD_COMMAND, "ok")
+    (home(pal) / "pal.toml").write_text(
+        f"[mcp.toml]\ncommand = {json.dumps(sys.executable)}\nargs = ['-c', '1']\n"
+    )
+    given = tmp_path / "given.json"
+    given.write_text(
+        json.dumps({"mcpServers": {"given": {"command": BAD_COMMAND[0], "args": [*BAD_COMMAND[1:], "x"]}}})
+    )
+    words = ("run", "-p", "--mcp-config", str(given), "--allow", "mcp__mine__work")
+    with ScriptedServer([call("mcp__mine__work", n=1), call("mcp__given__work", n=1)]) as server:
+        pal.use(server)
+        done = pal(*words, "go")
+        tools = {each["function"]["name"] for each in server.requests[0].body["tools"]}
+        seen = seen_by(server)
+    assert {"mcp__mine__work", "mcp__given__work", "mcp__toml__connect"} <= tools
+    assert "fine" in seen[0]
+    assert done.returncode == 4  # nobody has allowed the other one
+    with ScriptedServer(["hi"] * 2, strict=False) as server:
+        pal.use(server)
+        assert pal("run", "-p", "--no-mcp", "go").stdout == "hi\n"
+        assert "mcp__" not in json.dumps(server.requests[0].body["tools"])
+    refused = pal("run", "-p", "--tools", "read", "--mcp-config", str(given), "go")
+    assert "--mcp-config gives tools" in refused.stderr
+
+
+def test_a_folder_starts_nothing_that_nobody_trusts(pal):
+    started = pal.workspace / "starts"
+    brought(pal, "changed", str(started))
+    with ScriptedServer(["hi"] * 2) as server:
+        pal.use(server)
+        assert "left out, as nobody has trusted it" in pal("run", "-p", "go").stderr
+        assert not started.exists()
+        pal("run", "-p", "--trust-folder", "go")
+        assert "mcp__bad__work" in json.dumps(server.requests[1].body["tools"])
+    assert started.exists()
+    (pal.workspace / ".mcp.json").write_text("[]")
+    with ScriptedServer(["hi"]) as server:
+        pal.use(server)
+        done = pal("run", "-p", "--trust-folder", "go")
+        assert (done.returncode, "must be like" in done.stderr) == (0, True)
+
+
+def test_a_person_is_shown_what_a_folder_would_start_and_is_asked_once(pal):
+    brought(pal, "ok")
+    with ScriptedServer(["hi"] * 2, strict=False) as server:
+        pal.use(server)
+        for answers in (["y"], []):
+            terminal = Terminal(pal, "run", "go")
+            for each in answers:
+                terminal.until("May they be started")
+                assert '"${HOME}"' in terminal.shown  # as it is written: nothing is filled in before
+                terminal.type(each + "\n")
+            terminal.until("completed")
+            terminal.close()
+        assert "mcp__bad__work" in json.dumps(server.requests[-1].body["tools"])
+
+
+def test_a_question_of_a_server_is_answered_at_the_terminal(pal):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    servers = json.loads((home(pal) / "mcp.json").read_text())
+    servers["mcpServers"]["good"]["legacy"] = True
+    (home(pal) / "mcp.json").write_text(json.dumps(servers))
+    with ScriptedServer([call("mcp__good__wish"), "done"]) as server:
+        pal.use(server)
+        terminal = Terminal(pal, "run", "--permission-mode", "auto", "go")
+        terminal.until("colour: Colour; string")
+        terminal.type("blue\n")
+        terminal.until("count: Count; integer")
+        terminal.type("7\n")
+        terminal.until("completed")
+        terminal.close()
+        assert "accept: colour='blue' count=7" in seen_by(server)[0]
+
+
+def test_prompts_resources_and_states_in_a_conversation(pal, chat):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    pal("mcp", "add", "dead", "--", sys.executable, "-c", "raise SystemExit(3)")
+    screen = chat(["Hello.", "Milk."], "chat", "--permission-mode", "auto")
+    screen.until("Type a task")
+    screen.type("/good:greet Ann" + ENTER)
+    screen.until("Hello.")
+    screen.type("What is @good:note://milk ?" + ENTER)
+    screen.until("Milk.")
+    screen.type("/mcp" + ENTER)
+    screen.until("/good:greet")
+    assert "good ready" in screen.text.replace("`", "")
+    screen.until("exit code 3")
+    first, second = (each.body["messages"][-1]["content"] for each in screen.server.requests)
+    assert first == "Greet Ann kindly."
+    assert "Note milk." in second
+    children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children").read_text().split()
+    assert children  # the server stays for the whole conversation
+    screen.type("/exit" + ENTER)
+    screen.process.wait(30)
+    assert not [each for each in children if Path(f"/proc/{each}").exists() and os.getpid() != int(each)]

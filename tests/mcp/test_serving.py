@@ -1,0 +1,200 @@
+"""Our tools and agents as an MCP server: `pal mcp` on stdio, and /mcp of the HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import httpx2
+import mcp_types
+import pytest
+import uvicorn
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from tests.mcp.my_agents import harm, helper, look
+
+from mcp import Client
+from pure_agent_loop.mcp import MCPServer
+from pure_agent_loop.server import Person, create_app
+
+HERE = Path(__file__).parent
+TOKEN, OTHER = "owner-token-of-tests", "another-token-of-tests"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "my_agents.py").write_text((HERE / "my_agents.py").read_text())
+    return work
+
+
+def text_of(result):
+    return result.content[0].text
+
+
+def pal_mcp(place, *words):
+    args = ["-m", "pure_agent_loop", "mcp", "--agents", "my_agents:agents", *words]
+    return StdioServerParameters(command=sys.executable, args=args, cwd=str(place), env=dict(os.environ))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_pal_mcp_serves_tools_agents_and_sessions(place, mode):
+    asked, told = [], []
+
+    async def elicit(_, params):
+        asked.append(params.message)
+        return mcp_types.ElicitResult(action="accept", content={"allow": True})
+
+    async def tell(progress, total, message):
+        told.append(message)
+
+    async def talk():
+        async with Client(pal_mcp(place), mode=mode, elicitation_callback=elicit) as client:
+            tools = {each.name: each for each in (await client.list_tools()).tools}
+            assert {"read_file", "write_file", "shell", "helper"} <= set(tools)
+            assert tools["read_file"].annotations.read_only_hint is True
+            done = await client.call_tool("write_file", {"path": "a.txt", "content": "hi"})
+            assert (done.is_error, (place / "a.txt").read_text()) == (False, "hi")
+            out = await client.call_tool("read_file", {"path": "../../etc/passwd"})
+            assert out.is_error
+            assert "outside the workspace" in text_of(out)
+            assert (await client.call_tool("no_such", {})).is_error
+            found = await client.call_tool("helper", {"task": "look"}, progress_callback=tell)
+            assert (text_of(found), found.is_error) == ("It said: seen", False)
+            uri = found.content[1].uri
+            assert uri in [each.uri for each in (await client.list_resources()).resources]
+            assert "Call of look" in (await client.read_resource(uri)).contents[0].text
+            with pytest.raises(MCPError, match="no such resource"):
+                await client.read_resource("pal://sessions/../../etc")
+            again = {"task": "look", "session": uri.rpartition("/")[2]}
+            assert not (await client.call_tool("helper", again)).is_error
+            assert (await client.call_tool("helper", {"task": "look", "session": "not-mine"})).is_error
+
+    asyncio.run(talk())
+    assert asked == ['May write_file be called with {"path": "a.txt", "content": "hi"}? the mode \'ask\'']
+    assert told == ["look", "looking"]
+    audit = [path.read_text() for path in (place.parent / "home" / "audit").rglob("*.jsonl")]
+    assert sum(text.count("write_file") for text in audit) >= 1
+
+
+def test_a_question_that_nobody_can_answer_is_denied(place):
+    async def talk():
+        async with Client(pal_mcp(place, "--deny", "glob")) as client:
+            denied = await client.call_tool("write_file", {"path": "a.txt", "content": "hi"})
+            ruled = await client.call_tool("glob", {"pattern": "*"})
+            agent = await client.call_tool("helper", {"task": "harm"})
+            return [text_of(each) for each in (denied, ruled, agent)], denied.is_error
+
+    (denied, ruled, agent), is_error = asyncio.run(talk())
+    assert is_error
+    assert "Nobody can be asked here" in denied
+    assert not (place / "a.txt").exists()
+    assert "PermissionDenied" in ruled
+    assert "Nobody can be asked here" in agent
+
+
+@pytest.fixture
+def served(place):
+    """The address of a server with two people."""
+    import hashlib
+
+    other = Person("ann", frozenset({"use"}), hashlib.sha256(OTHER.encode()).hexdigest())
+    command = [sys.executable, "-I", "-S", str(HERE / "bad_server.py"), "ok"]
+    agent = helper.clone(tools=[look, harm, MCPServer(command, name="bad")])
+    app = create_app(agent, token=TOKEN, users=[other], folder=place / "server")
+
+    async def during(work):
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+        task = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            return await work(f"http://127.0.0.1:{port}/mcp")
+        finally:
+            server.should_exit = True
+            await task
+
+    return lambda work: asyncio.run(during(work))
+
+
+def http(token, **more):
+    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}", **more})
+
+
+def test_the_server_has_it_too_for_who_may(served):
+    async def talk(url):
+        seen = {}
+        for token in (TOKEN, OTHER):
+            async with http(token) as own, Client(streamable_http_client(url, http_client=own)) as client:
+                names = {each.name for each in (await client.list_tools()).tools}
+                found = await client.call_tool("default", {"task": "look"})
+                sessions = (await client.list_resources()).resources
+                harm = await client.call_tool("harm", {})
+                seen[token] = (names, text_of(found), len(sessions), text_of(harm))
+        return seen
+
+    seen = served(talk)
+    assert seen[TOKEN][0] == {"default", "look", "harm"}
+    assert seen[OTHER][0] == {"default"}  # she may give tasks, no more
+    assert seen[TOKEN][1] == seen[OTHER][1] == "It said: seen"
+    assert seen[TOKEN][2] == 1
+    assert seen[OTHER][2] == 0
+    assert "Nobody can be asked here" in seen[TOKEN][3]
+    assert "There is no tool 'harm'" in seen[OTHER][3]
+
+
+def test_who_operates_sees_how_the_servers_of_its_agents_stand(served):
+    async def talk(url):
+        agents = url.replace("/mcp", "/api/agents")
+        async with http(TOKEN) as own, http(OTHER) as ann:
+            before = (await own.get(agents)).json()["agents"][0]["servers"]
+            async with Client(streamable_http_client(url, http_client=own)) as client:
+                await client.call_tool("default", {"task": "mcp__bad__work"})
+            after = (await own.get(agents)).json()["agents"][0]["servers"]
+            return before[0]["state"], after[0], (await ann.get(agents)).json()["agents"][0]["servers"]
+
+    before, after, hers = served(talk)
+    assert (before, after["state"], after["tools"], hers) == ("idle", "ready", 1, [])
+
+
+def test_its_door_is_that_of_the_server(served):
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    accept = {"Accept": "application/json, text/event-stream"}
+
+    async def talk(url):
+        async with (
+            http("nobody", **accept) as none,
+            http(TOKEN, **accept) as own,
+            http(OTHER, **accept) as ann,
+        ):
+            codes = [
+                (await none.post(url, json=hello)).status_code,
+                (await own.post(url, json=hello, headers={"Origin": "http://evil.example"})).status_code,
+                (await own.post(url, json=hello, headers={"Host": "evil.example"})).status_code,
+                (
+                    await own.post(url, content=json.dumps(hello), headers={"Content-Type": "text/plain"})
+                ).status_code,
+            ]
+            begun = await own.post(url, json=hello)
+            session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            codes += [(await each.post(url, json=ping, headers=session)).status_code for each in (own, ann)]
+            return codes
+
+    assert served(talk) == [401, 403, 421, 415, 200, 404]
