@@ -142,8 +142,8 @@ class Session:
     async def ask(self, request: PermissionRequest) -> Permission:
         """Have the person decide about a call, unless a rule that was agreed to meanwhile does."""
         async with self._one_at_a_time:
-            is_question = request.args == {"question": request.reason}  # a tool's own, which no rule answers
-            now = Permission("ask") if is_question else self.work.suggest(request)
+            is_question = request.args == {"question": request.reason}  # a tool's own
+            now = self.work.suggest(request)
             is_plain = now.updated_args is None and not now.read_only
             if now.behavior == "deny" or (now.behavior == "allow" and is_plain):
                 return now

@@ -219,7 +219,9 @@ def rules_of(options: argparse.Namespace) -> PermissionRules:
 def suggest(
     options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, questions: Questions | None
 ) -> Permission:
-    """What the options say about a call that a session has kept."""
+    """What the options say about a call that a session has kept; a tool's own question no rule answers."""
+    if request.args == {"question": request.reason}:
+        return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     about: Mapping[str, Any] = {}
     if tool is not None and tool.judge is not None:
