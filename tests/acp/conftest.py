@@ -24,6 +24,7 @@ SCRIPT = {
     "think": lambda: answer("Here.", reasoning="Hm, well."),
     "command": lambda: call("shell", command="echo made here | tee made.txt; ! touch ../../out 2>&1"),
     "sleep": lambda: call("shell", command="sleep 100"),
+    "wonder": lambda: call("wonder"),
     "stubborn": lambda: call("stubborn"),
     "half": lambda: raw_call("list_dir", '{"path": "\\ud800"}'),
     "print": lambda: call("shout", text="to standard output"),

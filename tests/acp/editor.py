@@ -25,6 +25,7 @@ ASKED = {
     "session/request_permission": schema.RequestPermissionRequest,
     "fs/read_text_file": schema.ReadTextFileRequest,
     "fs/write_text_file": schema.WriteTextFileRequest,
+    "elicitation/create": schema.CreateFormSessionElicitationRequest,
     "terminal/create": schema.CreateTerminalRequest,
     "terminal/wait_for_exit": schema.WaitForTerminalExitRequest,
     "terminal/output": schema.TerminalOutputRequest,
@@ -40,6 +41,7 @@ class Editor:
         process: The command, with pipes.
         choose: Answers a question: from its params to the id of an option, or "" for cancelled.
         files: Unsaved texts by path; None for an editor that lends no files.
+        forms: Fills in forms; None for an editor that has none.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Editor:
         process: subprocess.Popen[bytes],
         choose: Callable[[dict], str] = lambda _: "allow_once",
         files: dict[str, str] | None = None,
+        forms: Callable[[dict], dict] | None = None,
     ) -> None:
+        self.forms = forms
         self.process, self.choose, self.files = process, choose, files
         self.updates: list[dict[str, Any]] = []
         self.questions: list[dict[str, Any]] = []
@@ -65,7 +69,8 @@ class Editor:
     def begin(self) -> dict:
         offered = self.files is not None
         fs = {"readTextFile": offered, "writeTextFile": offered}
-        return self("initialize", protocolVersion=1, clientCapabilities={"fs": fs, "terminal": offered})
+        offers = {"fs": fs, "terminal": offered, "elicitation": {"form": {}} if self.forms else None}
+        return self("initialize", protocolVersion=1, clientCapabilities=offers)
 
     def open(self, folder, **more) -> str:
         return self("session/new", cwd=str(folder), mcpServers=[], **more)["sessionId"]
@@ -161,6 +166,9 @@ class Editor:
             return None
         selected = {"outcome": "selected", "optionId": chosen}
         return {"result": {"outcome": selected if chosen else {"outcome": "cancelled"}}}
+
+    def elicitation_create(self, params: dict) -> dict:
+        return {"result": self.forms(params)}
 
     def fs_read_text_file(self, params: dict) -> dict:
         assert self.files is not None

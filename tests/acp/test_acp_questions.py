@@ -105,3 +105,37 @@ def test_without_a_model_a_session_says_what_to_do(editors, tmp_path):
     assert told["error"]["code"] == -32000
     assert "OPENAI_API_KEY" in told["error"]["message"]
     assert lonely.error("authenticate", {"methodId": "at-hand"})["error"]["code"] == -32000
+
+
+WONDER = """
+from pure_agent_loop import RunContext
+async def wonder(ctx: RunContext) -> str:
+    'Ask for a colour.'
+    return 'it is ' + await ctx.ask('Which colour?')
+"""
+
+
+def test_a_question_of_a_tool_is_a_form(editors, tmp_path):
+    (tmp_path / "own.py").write_text(WONDER)
+    filled = [
+        {"action": "accept", "content": {"answer": "blue"}},
+        {"action": "decline"},
+        {"action": "cancel"},
+    ]
+    asked = []
+
+    def fill(params):
+        asked.append(params["message"])
+        return filled[len(asked) - 1]
+
+    options = ("--permission-mode", "auto", "--functions", str(tmp_path / "own.py"))
+    editor = editors(*options, forms=fill)
+    session = editor.open(tmp_path)
+    assert [editor.prompt(session, "wonder") for _ in filled] == ["end_turn", "end_turn", "cancelled"]
+    assert asked == ["Which colour?"] * 3
+    assert "it is blue" in editor.text
+    assert "it is no" in editor.text
+    plain = editors(*options)
+    assert plain.prompt(plain.open(tmp_path), "wonder") == "end_turn"
+    assert "it is yes" in plain.text
+    assert plain.questions[0]["toolCall"]["rawInput"] == {"question": "Which colour?"}

@@ -161,7 +161,8 @@ class Connection:
             raise wrong("additionalDirectories are not offered: a session works in one folder.")
         if session_id in self._sessions:
             raise wrong(f"The session {session_id} is open already.")
-        session = Session(self.peer, self._host, has_notices=self.offers("session", "notices"))
+        notices, forms = self.offers("session", "notices"), self.offers("elicitation", "form")
+        session = Session(self.peer, self._host, has_notices=notices, has_forms=forms)
         editor = _EditorOf(self, session)
         try:
             session.id, session.work = await self._host.open(place, session_id, servers, session, editor)

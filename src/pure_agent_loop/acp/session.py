@@ -12,6 +12,7 @@ from typing import Any
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.content import first_word, read_prompt
 from pure_agent_loop.acp.host import Host, Work
+from pure_agent_loop.acp.params import below
 from pure_agent_loop.acp.updates import Updates, chunk, tell_history
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError
 from pure_agent_loop.acp.words import say
@@ -32,13 +33,15 @@ class Session:
         peer: The connection.
         host: Says which modes there are.
         has_notices: The editor shows notices.
+        has_forms: The editor can ask for a text.
     """
 
     id: str
     work: Work
 
-    def __init__(self, peer: Peer, host: Host, *, has_notices: bool) -> None:
-        self._peer, self._host, self._has_notices = peer, host, has_notices
+    def __init__(self, peer: Peer, host: Host, *, has_notices: bool, has_forms: bool) -> None:
+        self._peer, self._host = peer, host
+        self._has_notices, self._has_forms = has_notices, has_forms
         self._updates: Updates | None = None
         self._is_stopped = False
         self._loop = asyncio.get_running_loop()
@@ -139,13 +142,16 @@ class Session:
     async def ask(self, request: PermissionRequest) -> Permission:
         """Have the person decide about a call, unless a rule that was agreed to meanwhile does."""
         async with self._one_at_a_time:
+            is_question = request.args == {"question": request.reason}  # a tool's own
             now = self.work.suggest(request)
             is_plain = now.updated_args is None and not now.read_only
             if now.behavior == "deny" or (now.behavior == "allow" and is_plain):
                 return now
             if self._updates is not None:
                 await self._updates.announce(request.call_id, request.tool, request.args)
-            rules = self.work.kinds(request)
+            if is_question and self._has_forms:
+                return await self._told(request)
+            rules = [] if is_question else self.work.kinds(request)
             options = {"allow_once": "allow_once", "reject_once": "reject_once"}
             if rules:
                 options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
@@ -158,6 +164,18 @@ class Session:
                 content.append(calls.as_diff(planned, self.work.folder))
             chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)
             return await self._agreed(chosen, rules)
+
+    async def _told(self, request: PermissionRequest) -> Permission:
+        """What the person writes."""
+        field = {"type": "string", "title": say("answer"), "minLength": 1}
+        form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
+        about = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}
+        params = {**about, "mode": "form", "requestedSchema": form}
+        found = await self._peer.ask("elicitation/create", params)
+        text = below(found, "content", "answer") if found.get("action") == "accept" else None
+        if found.get("action") == "cancel":
+            self.cancel()
+        return Permission("allow", text) if isinstance(text, str) and text else Permission("deny")
 
     async def confirm(self, text: str) -> bool:
         """Ask something of our own; only a yes is one."""

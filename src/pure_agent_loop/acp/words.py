@@ -30,6 +30,7 @@ say = Sentences(
         "allow_folder": ("Always allow in this folder: {rules}", "在此文件夹中总是允许：{rules}"),
         "reject_once": ("Reject", "拒绝"),
         "reject_session": ("Reject in this session: {rules}", "本会话中拒绝：{rules}"),
+        "answer": ("Your answer", "你的回答"),
         "yes": ("Yes", "是"),
         "no": ("No", "否"),
         "trust": ("Trust this folder?", "信任此文件夹吗？"),

@@ -238,7 +238,9 @@ def rules_of(options: argparse.Namespace) -> PermissionRules:
 def suggest(
     options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, questions: Questions | None
 ) -> Permission:
-    """What the options say about a call that a session has kept."""
+    """What the options say about a call that a session has kept; a tool's own question no rule answers."""
+    if request.args == {"question": request.reason}:
+        return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     about: Mapping[str, Any] = {}
     if tool is None:  # one of a server: what it may do is not known here, so the question stands
