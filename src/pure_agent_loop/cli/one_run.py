@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.exits import code_for_stop
+from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions, way_out
@@ -174,3 +174,18 @@ def _footer(outcome: Outcome, seconds: float) -> str:
         f"{seconds:.1f} s",
     ]
     return ", ".join(parts)
+
+
+def explain(agent: Agent, task: str, form: str, output: Output) -> int:
+    """Say what a run would send, and run nothing.
+
+    Args:
+        form: The output format.
+    """
+    explanation = agent.explain(task)
+    if form in ("text", "code"):
+        output.result(f"{safe_text(str(explanation))}\n")
+    else:
+        kind = {"type": "explanation"} if form == "stream-json" else {}
+        output.json({**kind, **explanation.to_dict()})
+    return DONE

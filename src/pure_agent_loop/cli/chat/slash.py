@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.safe import THEMES, one_line
+from pure_agent_loop.cli.chat.status import context_rows
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word, in_words, keys_help
 from pure_agent_loop.cli.choose import choose
@@ -168,24 +169,14 @@ class Slash:
         self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
 
     def _context(self, _: str) -> None:
-        from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
-
         talk = self._host.talk
         state, known = talk.state, talk.sums.context
         if state is None:  # what is sent is known when it is sent
             self._host.say(chat_word("nothing"))
             return
-        sizes = {"system": estimate_tokens(state.system_prompt)}
-        for message in state.messages:
-            role = str(message.get("role"))
-            sizes[role] = sizes.get(role, 0) + estimate_message(message)
-        used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
-        sizes["tools"] = max(0, used - sum(sizes.values()))
-        whole = max(window or used, 1)
         width = max(5, min(BAR, self._host.prompt.columns - 32))  # beside names and numbers
         width = 0 if self._host.shared.options.screen_reader else width
-        rows = [f"{name:<10} {_bar(size, whole, width)}{size}" for name, size in sizes.items()]
-        self._host.say("\n".join([*rows, f"{'':<10} {_bar(used, whole, width)}{used} / {window or '?'}"]), "")
+        self._host.say(context_rows(state, known, width), "")
 
     def _cost(self, _: str) -> None:
         sums = self._host.talk.sums
@@ -417,8 +408,3 @@ class Slash:
 
     def _exit(self, _: str) -> None:
         self._host.leave()
-
-
-def _bar(size: int, whole: int, width: int) -> str:
-    filled = min(width, round(width * size / whole))
-    return "█" * filled + "░" * (width - filled) + " " * bool(width)

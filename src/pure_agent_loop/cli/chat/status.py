@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.calls import seconds
 from pure_agent_loop.cli.chat.safe import Ink, one_line
@@ -11,6 +12,8 @@ from pure_agent_loop.cli.chat.words import Words
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from pure_agent_loop.kernel.state import QueryState
 
 LEAST_NAME = 10  # columns that the name of a model keeps
 FULL = 0.8  # of the window: from here on it is worth a warning
@@ -106,3 +109,29 @@ def short(count: int) -> str:
             value = count / size
             return f"{value:.1f}{letter}" if value < 10 else f"{value:.0f}{letter}"
     return str(count)
+
+
+def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str:
+    """What fills the context window, a row a part.
+
+    Args:
+        state: The conversation.
+        known: ``tokens`` of the last request and the ``window``, as far as they are known.
+        width: Of the bars; 0 for none.
+    """
+    from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+
+    sizes = {"system": estimate_tokens(state.system_prompt)}
+    for message in state.messages:
+        role = str(message.get("role"))
+        sizes[role] = sizes.get(role, 0) + estimate_message(message)
+    used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
+    sizes["tools"] = max(0, used - sum(sizes.values()))
+    whole = max(window or used, 1)
+    rows = [f"{name:<10} {_bar(size, whole, width)}{size}" for name, size in sizes.items()]
+    return "\n".join([*rows, f"{'':<10} {_bar(used, whole, width)}{used} / {window or '?'}"])
+
+
+def _bar(size: int, whole: int, width: int) -> str:
+    filled = min(width, round(width * size / whole))
+    return "█" * filled + "░" * (width - filled) + " " * bool(width)

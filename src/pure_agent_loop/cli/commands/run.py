@@ -21,7 +21,7 @@ from pure_agent_loop.cli.arguments import (
     limits_of,
 )
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.exits import DONE, INTERRUPTED, USAGE
+from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
@@ -49,7 +49,6 @@ from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs.choose import Choice
 from pure_agent_loop.support.language import LANGUAGES
 from pure_agent_loop.support.numbers import positive
-from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
@@ -309,7 +308,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         on_ask = _answers(options, toolset, questions)
         agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
         if options.explain and task is not None:
-            return _explain(agent, task, options.output_format, output)
+            from pure_agent_loop.cli.one_run import explain
+
+            return explain(agent, task, options.output_format, output)
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
             output.say(toolset.shell.describe())
 
@@ -411,13 +412,3 @@ def _answers(
         return now if now.behavior != "ask" or questions is None else questions.wait(request)
 
     return answer
-
-
-def _explain(agent: Agent, task: str, form: str, output: Output) -> int:
-    explanation = agent.explain(task)
-    if form in ("text", "code"):
-        output.result(f"{safe_text(str(explanation))}\n")
-    else:
-        kind = {"type": "explanation"} if form == "stream-json" else {}
-        output.json({**kind, **explanation.to_dict()})
-    return DONE

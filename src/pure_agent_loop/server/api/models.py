@@ -136,18 +136,6 @@ class Undo(Body):
     dry_run: bool = False
 
 
-class ScheduleBody(Body):
-    """An agent that is run again and again; see docs/schedules.md."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,30}$")]
-    agent: AgentName
-    prompt: Text
-    cron: Annotated[str, Field(max_length=200)] | None = None
-    every: Annotated[float, Field(ge=1, le=31_622_400)] | None = None
-    timezone: Annotated[str, Field(max_length=60)] = "UTC"
-    enabled: bool = True
-
-
 class Page(Query):
     """Which part of a list."""
 
@@ -393,26 +381,6 @@ class Me(Answer):
     roles: list[str]
     engine: bool
     version: str
-
-
-class ScheduleAbout(Answer):
-    """A schedule, as it stands."""
-
-    name: str
-    agent: str
-    prompt: str
-    cron: str | None
-    every: float | None
-    timezone: str
-    enabled: bool
-    next: float | None
-    last: float | None
-
-
-class Schedules(Answer):
-    """The schedules."""
-
-    schedules: list[ScheduleAbout]
 
 
 class ProblemAbout(BaseModel):
