@@ -84,6 +84,7 @@ SDK_ONLY: dict[str, dict[str, Any]] = {
     "an organization": {"organization": "o"},
     "retries of its own": {"max_retries": 1},
     "a default query": {"default_query": {"a": "b"}},
+    "headers that are no texts": {"default_headers": {"X-A": b"b"}},
 }
 
 
@@ -114,6 +115,13 @@ def test_and_a_proxy(aio, monkeypatch):
         monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
         with pytest.raises(ConfigError, match="a proxy"):
             client_of("http://models.invalid/v1")
+
+
+def test_hosts_that_need_no_proxy_are_none(aio, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "models.invalid")
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server)).content == "a"
+        assert way_of(server).startswith(OURS)
 
 
 def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
