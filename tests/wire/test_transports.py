@@ -139,6 +139,12 @@ def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
             get_answer(client_of(server), extra_query={"many": ["1", "2"]})
 
 
+def test_an_address_that_the_library_refuses_is_one(monkeypatch):
+    monkeypatch.setenv(HTTP_VARIABLE, "httpx")
+    with pytest.raises(ConfigError, match="base_url cannot be used"):
+        OpenAIClient("m", "k", f"http://127.0.0.1/{'a' * 70_000}")
+
+
 def test_a_way_that_there_is_not_is_refused(monkeypatch):
     monkeypatch.setenv(HTTP_VARIABLE, "curl")
     with pytest.raises(ConfigError, match="aiohttp, httpx"):
