@@ -253,21 +253,25 @@ def test_one_request_a_connection_where_a_header_says_so(demanded):
         assert relay.connections == 2
 
 
-def test_a_loop_that_ends_without_a_word_brings_no_complaint(demanded):
+def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
     code = (
-        "import asyncio, gc\n"
-        "from pure_agent_loop import Agent\n"
+        "import asyncio\n"
+        "from pure_agent_loop.llm.http.choice import transport_for\n"
         "from pure_agent_loop.testing import ScriptedServer\n"
-        "with ScriptedServer(['a']) as server:\n"
-        "    loop = asyncio.new_event_loop()\n"
-        "    agent = Agent(model='m', api_key='k', base_url=server.base_url)\n"
-        "    print(loop.run_until_complete(agent.arun('x')).content)\n"
-        "    del agent\n"
-        "    gc.collect()\n"
-        "    loop.close()\n"
+        'BODY = b\'{"model": "m", "messages": [{"role": "user", "content": "x"}]}\'\n'
+        "async def ask(url):\n"
+        "    transport = transport_for({'api_key': 'k', 'base_url': url})\n"
+        "    answer = await transport.post(BODY, {})\n"
+        "    print(len([piece async for piece in answer.aiter_bytes()]) > 0)\n"
+        "    await answer.aclose()\n"
+        "with ScriptedServer(['a', 'b']) as server:\n"
+        "    for closing in (True, False):\n"
+        "        loop = asyncio.new_event_loop()\n"
+        "        loop.run_until_complete(ask(server.base_url))\n"
+        "        if closing: loop.close()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "a\n"
+    assert done.stdout == "True\nTrue\n"
     assert done.stderr == ""
 
 
