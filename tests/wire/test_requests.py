@@ -270,6 +270,7 @@ def test_a_key_that_is_none_is_refused_and_not_shown(key: str):
         "http://[::1",
         "/v1",
         "http://host:99999/v1",
+        "http://host/a\nb/v1",
     ],
 )
 def test_an_address_that_is_none_is_refused(url: str):

@@ -84,6 +84,7 @@ SDK_ONLY: dict[str, dict[str, Any]] = {
     "an organization": {"organization": "o"},
     "retries of its own": {"max_retries": 1},
     "a default query": {"default_query": {"a": "b"}},
+    "headers that are no texts": {"default_headers": {"X-A": b"b"}},
 }
 
 
@@ -116,6 +117,13 @@ def test_and_a_proxy(aio, monkeypatch):
             client_of("http://models.invalid/v1")
 
 
+def test_hosts_that_need_no_proxy_are_none(aio, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "models.invalid")
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server)).content == "a"
+        assert way_of(server).startswith(OURS)
+
+
 def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
     with ScriptedServer(["a", "b", "c"]) as server:
         client = client_of(server)
@@ -129,6 +137,12 @@ def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
         monkeypatch.setenv(HTTP_VARIABLE, "aiohttp")
         with pytest.raises(ConfigError, match="extra_query"):
             get_answer(client_of(server), extra_query={"many": ["1", "2"]})
+
+
+def test_an_address_that_the_library_refuses_is_one(monkeypatch):
+    monkeypatch.setenv(HTTP_VARIABLE, "httpx")
+    with pytest.raises(ConfigError, match="base_url cannot be used"):
+        OpenAIClient("m", "k", f"http://127.0.0.1/{'a' * 70_000}")
 
 
 def test_a_way_that_there_is_not_is_refused(monkeypatch):
@@ -239,21 +253,25 @@ def test_one_request_a_connection_where_a_header_says_so(demanded):
         assert relay.connections == 2
 
 
-def test_a_loop_that_ends_without_a_word_brings_no_complaint(demanded):
+def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
     code = (
-        "import asyncio, gc\n"
-        "from pure_agent_loop import Agent\n"
+        "import asyncio\n"
+        "from pure_agent_loop.llm.http.choice import transport_for\n"
         "from pure_agent_loop.testing import ScriptedServer\n"
-        "with ScriptedServer(['a']) as server:\n"
-        "    loop = asyncio.new_event_loop()\n"
-        "    agent = Agent(model='m', api_key='k', base_url=server.base_url)\n"
-        "    print(loop.run_until_complete(agent.arun('x')).content)\n"
-        "    del agent\n"
-        "    gc.collect()\n"
-        "    loop.close()\n"
+        'BODY = b\'{"model": "m", "messages": [{"role": "user", "content": "x"}]}\'\n'
+        "async def ask(url):\n"
+        "    transport = transport_for({'api_key': 'k', 'base_url': url})\n"
+        "    answer = await transport.post(BODY, {})\n"
+        "    print(len([piece async for piece in answer.aiter_bytes()]) > 0)\n"
+        "    await answer.aclose()\n"
+        "with ScriptedServer(['a', 'b']) as server:\n"
+        "    for closing in (True, False):\n"
+        "        loop = asyncio.new_event_loop()\n"
+        "        loop.run_until_complete(ask(server.base_url))\n"
+        "        if closing: loop.close()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "a\n"
+    assert done.stdout == "True\nTrue\n"
     assert done.stderr == ""
 
 

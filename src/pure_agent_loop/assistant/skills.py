@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -23,7 +23,7 @@ MAX_SKILL_BYTES = 200_000
 MAX_FILE_BYTES = 200_000
 MAX_ALWAYS_CHARS = 8_000
 MAX_LISTED_FILES = 50
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
+_NAME = lazy_pattern(r"[a-z0-9-]{1,64}")
 MAX_DESCRIPTION = 1_024
 
 

@@ -45,6 +45,7 @@ def checked_url(url: str) -> str:
     try:
         parts = urllib.parse.urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_usable = is_usable and url.isprintable()
     except ValueError:
         is_usable = False
     if not is_usable:

@@ -10,16 +10,17 @@ import re
 from typing import TypeAlias
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.lazy import lazy_pattern
 
 Scalar: TypeAlias = "str | bool"
 Value: TypeAlias = "Scalar | list[Scalar] | dict[str, Scalar]"
 
-_FENCE = re.compile(r"---[ \t]*")
-_END = re.compile(r"(---|\.\.\.)[ \t]*")
-_KEY = re.compile(r"""(?P<key>[A-Za-z_][\w.-]*|"[^"]+"|'[^']+')[ \t]*:(?:[ \t]+(?P<value>.*))?""")
-_BLOCK = re.compile(r"(?P<style>[|>])(?P<chomp>[+-]?)(?:[1-9])?[ \t]*(?:#.*)?")
-_COMMENT = re.compile(r"(^|[ \t])#.*$")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.S)
+_FENCE = lazy_pattern(r"---[ \t]*")
+_END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
+_KEY = lazy_pattern(r"""(?P<key>[A-Za-z_][\w.-]*|"[^"]+"|'[^']+')[ \t]*:(?:[ \t]+(?P<value>.*))?""")
+_BLOCK = lazy_pattern(r"(?P<style>[|>])(?P<chomp>[+-]?)(?:[1-9])?[ \t]*(?:#.*)?")
+_COMMENT = lazy_pattern(r"(^|[ \t])#.*$")
+_ESCAPE = lazy_pattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.S)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "\\", "/": "/", " ": " "}
 _REFUSED = "&*!%@`"
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": "", "~": ""}

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool import tool
 from pure_agent_loop.toolbox.words import TOOLS, say
 
@@ -60,7 +61,7 @@ def calculator(expression: str) -> str:
 
 _SIGNS = str.maketrans("×·⋅∙÷−–（）＋＊／，．０１２３４５６７８９", "****/--()+*/,.0123456789")
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
+_GROUPED = lazy_pattern(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
 
 
 def _parsed(expression: str) -> ast.expr:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.safe import Cleaner
+from pure_agent_loop.support.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 # A word, or one character of a script that is written without spaces.
-_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_WORD = lazy_pattern(
+    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
+)
 
 
 class Answer:

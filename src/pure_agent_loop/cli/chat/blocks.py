@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pure_agent_loop.support.lazy import lazy_pattern
+
 CODE_LINES = 40  # of a code block that come out together
 TABLE_ROWS = 40  # of a table that share their widths
 MOST_LINES, MOST_CHARS = 120, 12_000  # of any other block
@@ -13,13 +15,13 @@ CONTEXT_LINES = 60  # before a piece of code that its colours may depend on
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$")
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-_RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
-_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
-_QUOTE = re.compile(r" {0,3}>")
-_COLUMNS = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$")
+_HEADING = lazy_pattern(r" {0,3}#{1,6}(?:[ \t]|$)")
+_RULE = lazy_pattern(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
+_UNDERLINE = lazy_pattern(r" {0,3}(?:=+|-+)[ \t]*$")
+_ITEM = lazy_pattern(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_QUOTE = lazy_pattern(r" {0,3}>")
+_COLUMNS = lazy_pattern(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 _STARTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("code", _FENCE),
     ("heading", _HEADING),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pure_agent_loop.cli.chat.safe import Ink, clean, one_line, reads_right_to_left
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.events import Event
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "
 SHORT_RESULT = 40  # characters of a result that stand in the line of its call
 TODO_TOOL = "todo_write"
 LEAST_ARGUMENT = 8  # columns; a short result gives way to it
-_ERROR = re.compile(r"^(?:Error: |错误信息：)(.+)$", re.M)  # of what a model reads about a failure
+_ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # of what a model reads about a failure
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")

@@ -14,6 +14,7 @@ from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.questions import Questions, blanks_shown
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.front_matter import split_front_matter
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -21,8 +22,8 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 
 PROJECT_FOLDER = ".agents/commands"
 MOST_BYTES, MOST_COMMANDS = 100_000, 200
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
-_PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
+_NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
+_PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
 
 @dataclass(frozen=True, slots=True)

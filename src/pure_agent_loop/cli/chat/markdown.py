@@ -6,7 +6,6 @@ model writes is shown. Code is never wrapped or padded, so that it can be copied
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.chat.blocks import Block, Blocks
 from pure_agent_loop.cli.chat.safe import TAB, Ink, clean
 from pure_agent_loop.cli.chat.words import Words
+from pure_agent_loop.support.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -30,7 +30,7 @@ MOST_ROWS = 24  # of a paragraph that are looked at together
 WORD = 7  # columns that a line loses where a word does not fit, about
 MOST_TAIL = 3_000  # characters of a block in progress that are looked at
 
-_MARKS = re.compile(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
+_MARKS = lazy_pattern(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 

@@ -22,6 +22,7 @@ from pure_agent_loop.cli.toolset import suggest
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -29,9 +30,9 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
 
 EDITS = ("write_file", "edit_file")
-_PLAIN = re.compile(r"[^*?()\n\r\\]+")  # a star would stand for more than what was asked about
-_ALLOW = re.compile(r"^allow\s*=\s*\[", re.M)
-_RULES = re.compile(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
+_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a star would stand for more than what was asked about
+_ALLOW = lazy_pattern(r"^allow\s*=\s*\[", re.M)
+_RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # comparing more takes too long

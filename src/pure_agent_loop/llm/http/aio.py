@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ class AioTransport(PlainTransport):
         self._address = URL(self.url)
         self._tls = _tls_context() if self._address.scheme == "https" else None
         self._session: aiohttp.ClientSession | None = None
+        self._forgotten: weakref.finalize[..., Any] | None = None
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, made in the event loop that it belongs to."""
@@ -43,11 +45,13 @@ class AioTransport(PlainTransport):
             closes = self.headers.get("connection", "").lower() == "close"
             kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
+                connector=_Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
                 headers=self.headers,
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
             )
+            # One that is forgotten with its event loop would complain aloud; its sockets close all the same.
+            self._forgotten = weakref.finalize(self, self._session.detach)
         return self._session
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
@@ -73,8 +77,15 @@ class AioTransport(PlainTransport):
 
     async def _close(self) -> None:
         session, self._session = self._session, None
+        if self._forgotten is not None:
+            self._forgotten.detach()
         if session is not None:
             await session.close()
+
+
+class _Connector(aiohttp.TCPConnector):
+    def __del__(self, _: Any = None) -> None:
+        """Say nothing; see above."""
 
 
 class _Answer:

@@ -75,9 +75,9 @@ def why_not(settings: Mapping[str, Any]) -> str:
     told = sorted(n for n, v in os.environ.items() if n.startswith("OPENAI_") and v and n not in _READ_BY_US)
     if told:
         return f"the variable {told[0]}"
-    from urllib.request import getproxies  # aiohttp needs it as well
+    from pure_agent_loop.llm.http.plain import has_proxy
 
-    return "a proxy" if getproxies() else ""
+    return "a proxy" if has_proxy() else ""
 
 
 def _is_plain(name: str, value: object) -> bool:
@@ -87,7 +87,7 @@ def _is_plain(name: str, value: object) -> bool:
         return value is None or isinstance(value, (int, float))
     if name == "default_headers":
         fields = value.items() if isinstance(value, Mapping) else [(value, "")]
-        return all(isinstance(each, str) for pair in fields for each in pair)
+        return all(isinstance(each, str) and each.isascii() for pair in fields for each in pair)
     return isinstance(value, str)
 
 

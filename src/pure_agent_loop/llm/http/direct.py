@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.http.plain import Patience, PlainRequest, PlainTransport
 from pure_agent_loop.llm.http.pool import StackedTransport, library
 
@@ -19,7 +20,11 @@ class DirectTransport(PlainTransport):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._address, self._fields = library.URL(self.url), library.Headers(self.headers)
+        try:
+            self._address = library.URL(self.url)
+        except library.InvalidURL as error:
+            raise ConfigError(f"base_url cannot be used: {error}") from error
+        self._fields = library.Headers(self.headers)
         self._sender = StackedTransport()
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:

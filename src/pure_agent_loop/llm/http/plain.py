@@ -7,6 +7,7 @@ import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.request import getproxies
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
@@ -137,6 +138,11 @@ class PlainTransport(ABC):
         written = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in query.items()}
         more = {**self.headers, **_lowered(headers)} if headers else None
         return PlainRequest(body, patience, urllib.parse.urlencode(written), more)
+
+
+def has_proxy() -> bool:
+    """Whether the environment or the system names a proxy. Who may pass it by, the SDK knows."""
+    return not getproxies().keys().isdisjoint(("http", "https", "all"))
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

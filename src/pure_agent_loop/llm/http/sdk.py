@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.http.plain import has_proxy
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -31,7 +31,7 @@ class SdkTransport:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
         own: dict[str, Any] = {}
-        if settings.get("http_client") is None and not getproxies():  # else the library finds its own way
+        if settings.get("http_client") is None and not has_proxy():  # else the library finds its own way
             from pure_agent_loop.llm.http.pool import StackedTransport
 
             own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport())

@@ -7,19 +7,19 @@ the very address that was checked.
 from __future__ import annotations
 
 import ipaddress
-import re
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.toolbox.web.words import say
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 MAX_URL = 8_000
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LABEL = lazy_pattern(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = lazy_pattern(r"[0-9]+|0x[0-9a-f]*")
 # What stays closed even for `allow_private`: there are no web pages there, but the keys of cloud machines.
 _NEVER = {
     "link-local": ("169.254.0.0/16", "fe80::/10"),

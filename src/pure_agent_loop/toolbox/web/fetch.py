@@ -33,7 +33,6 @@ from pure_agent_loop.toolbox.web.addresses import (
     read_address,
     read_url,
 )
-from pure_agent_loop.toolbox.web.html_text import clean_page, html_to_text
 from pure_agent_loop.toolbox.web.wire_read import (
     REDIRECTS,
     Answer,
@@ -247,6 +246,8 @@ def _redirected(target: Target, location: str) -> Target:
 
 
 def _loaded(target: Target, answer: Answer) -> _Loaded:
+    from pure_agent_loop.toolbox.web.html_text import clean_page, html_to_text  # with the table of all names
+
     if answer.status >= 400 or answer.status in REDIRECTS:
         raise WireError(say("status", status=answer.status))
     if not is_text(answer.headers) or _is_binary(answer.body):
