@@ -225,7 +225,7 @@ def test_importing_the_command_loads_nothing_else():
         "import pure_agent_loop.evaluation; print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    ours = ["evaluation", "evaluation.command", "support", "support.numbers"]
+    ours = ["evaluation", "evaluation.command", "support", "support.lazy", "support.numbers"]
     assert done.stdout.strip() == str(["__future__", "math", *(f"pure_agent_loop.{each}" for each in ours)])
 
 

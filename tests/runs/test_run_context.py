@@ -61,6 +61,15 @@ def test_a_tool_finds_its_deps_and_the_model_never_sees_the_parameter():
     assert balance.parameters["required"] == ["account"]
 
 
+def test_the_run_is_the_first_parameter_or_none():
+    with pytest.raises(ConfigError, match="ctx, a RunContext, must be its first parameter"):
+
+        @tool
+        def late(account: str, ctx: RunContext[Bank]) -> str:
+            """Too late."""
+            return account
+
+
 def test_an_async_tool_knows_the_run():
     llm = ScriptedLLM([call("told"), "ok"])
     limits = LoopLimits(max_tool_calls=5, max_turns=4)

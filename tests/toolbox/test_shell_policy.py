@@ -159,6 +159,7 @@ STARS = {
             "git -pnOx log",
         ),
         *("git push --force", "git commit -m x", "git fetch ext::x", "git push +main", "git bisect run x"),
+        "git push origin :main",
     ],
     "git log *": ["git log --output=m", "git log -Om", "git log *"],
     "git push origin *": ["git push origin --force", "git push origin +main", "git push origin -f"],
@@ -179,6 +180,7 @@ STARS = {
     "dd *": ["dd if=a of=m"],
     "sqlite3 *": ["sqlite3 a '.shell touch m'"],
     "npm *": ["npm --prefix x test"],
+    "cp * build/*": ["cp a build/../src/x", "cp a build/x/../../y", "cp a build/.."],
 }
 
 
@@ -205,7 +207,11 @@ def test_a_star_stands_for_operands_and_never_for_options_or_programs(rule, line
             ("pytest -k *", "pytest -k 'a or b' tests/test_a.py"),
             ("sudo apt-get install *", "sudo apt-get install jq"),
         ),
-        *(("npm test *", "npm test"), ("cat docs/*", "cat docs/a.md")),
+        *(
+            ("npm test *", "npm test"),
+            ("cat docs/*", "cat docs/a.md"),
+            ("cp * build/*", "cp ../a build/b..c"),
+        ),
     ],
 )
 def test_what_a_star_stands_for(rule, line):

@@ -255,6 +255,25 @@ def test_what_is_no_function_is_refused_at_once(make):
         make([add], "no function")
 
 
+@pytest.mark.parametrize("make", [prefixed, renamed])
+def test_what_is_no_name_is_refused_at_once(make):
+    with pytest.raises(ConfigError, match="after the tools; it is 5"):
+        make([add], 5)
+
+
+@pytest.mark.parametrize("given", [7, [lambda: 1]])
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_lists_no_tools_is_named(given, inside):
+    class Odd(Shelf):
+        def list(self, context):
+            return given
+
+    odd = Odd("dig")
+    result, llm = run([prefixed(odd, "x_") if inside else odd], ["never asked"])
+    assert "Odd.list must return a list of Tools; it gave " in result.error
+    assert llm.requests == []
+
+
 @pytest.mark.parametrize("given", [None, [1], "add"])
 def test_what_changes_tools_must_return_tools(given):
     result, llm = run([prepared([add], lambda context, tools: given)], ["never asked"])

@@ -233,10 +233,10 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
 def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
     with Workspace(folder).open_for_reading(SKILL_FILE) as file:
         data = file.read(MAX_SKILL_BYTES + 1)
-    if callable(trusted) and not trusted(data):
-        raise FrontMatterError(f"{SKILL_FILE} has changed since it was trusted.")
     if len(data) > MAX_SKILL_BYTES:
         raise FrontMatterError(f"{SKILL_FILE} has more than {MAX_SKILL_BYTES:,} bytes. Put parts into files.")
+    if callable(trusted) and not trusted(data):
+        raise FrontMatterError(f"{SKILL_FILE} has changed since it was trusted.")
     try:
         head, body = split_front_matter(clean_text(data.decode("utf-8")))
     except UnicodeDecodeError:

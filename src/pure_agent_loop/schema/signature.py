@@ -113,6 +113,9 @@ def check_signature(function: Callable[..., Any]) -> ToolSignature:
     _refuse_untyped(function, name, given)
     scope = _Scope(function, {}, look_around=True)
     parameters = tuple(_parameter(each, scope) for each in given)
+    for each in parameters:
+        if (typing.get_origin(each.annotation) or each.annotation) is RunContext:
+            raise ConfigError(f"Tool {name!r}: {each.name}, a RunContext, must be its first parameter.")
     return ToolSignature(name, _doc(function), parameters, function, scope.local_types)
 
 

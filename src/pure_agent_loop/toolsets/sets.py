@@ -28,12 +28,13 @@ Around = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Awaitable[Any
 async def tools_of(toolset: Toolset, context: StepContext) -> list[Tool]:
     """The tools of a set, entered before, each with a function."""
     await context.enter(toolset)
-    listed = await toolset.list(context)
+    given: Any = toolset.list(context)
+    listed = await given if inspect.isawaitable(given) else given
     return [
         tool
         if tool.is_bound or tool.external
         else tool.changed(function=partial(_called, toolset, tool.name))
-        for tool in listed
+        for tool in _checked_tools(f"{type(toolset).__name__}.list", listed)
     ]
 
 
@@ -67,12 +68,8 @@ class Derived:
         if self._change is None:
             return tools
         changed = self._change(context, tools)
-        found: Any = await changed if inspect.isawaitable(changed) else changed
-        if not isinstance(found, (list, tuple)) or not all(isinstance(each, Tool) for each in found):
-            raise ConfigError(
-                f"The function of a toolset must return a list of Tools; it gave {found!r:.80}."
-            )
-        return found
+        found = await changed if inspect.isawaitable(changed) else changed
+        return _checked_tools("The function of a toolset", found)
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
         """Call one of its tools. A run does not need it: what `list` gives has a function."""
@@ -80,6 +77,12 @@ class Derived:
             if tool.name == name:
                 return await tool.invoke(args, current_prompts())
         raise LookupError(name)
+
+
+def _checked_tools(owner: str, found: Any) -> Sequence[Tool]:
+    if isinstance(found, (list, tuple)) and all(isinstance(each, Tool) for each in found):
+        return found
+    raise ConfigError(f"{owner} must return a list of Tools; it gave {found!r:.80}.")
 
 
 def _check_function(owner: str, value: object) -> None:
@@ -118,6 +121,8 @@ def filtered(tools: Tools, keep: Callable[[StepContext, Tool], bool]) -> Toolset
 
 def prefixed(tools: Tools, prefix: str) -> Toolset:
     """The same tools under names that begin with `prefix`."""
+    if not isinstance(prefix, str):
+        raise ConfigError(f"prefixed takes a text after the tools; it is {prefix!r:.80}.")
     return Derived(_each(lambda tool: tool.changed(name=prefix + tool.name)), sources_of(tools))
 
 
@@ -128,6 +133,9 @@ def renamed(tools: Tools, names: Mapping[str, str]) -> Toolset:
         tools: The tools.
         names: New names by old ones; one that no tool has is refused when the tools are listed.
     """
+
+    if not isinstance(names, Mapping):
+        raise ConfigError(f"renamed takes new names by old ones after the tools; it is {names!r:.80}.")
 
     def rename(_: StepContext, found: Sequence[Tool]) -> Sequence[Tool]:
         if missing := names.keys() - {tool.name for tool in found}:

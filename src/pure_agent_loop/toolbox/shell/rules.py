@@ -28,7 +28,7 @@ _GIT: Final = frozenset(
         *("stash", "status", "switch", "tag"),
     ]
 )
-_NAME: Final = re.compile(r"(?![-+])(?!.*::)[\w./:@%,^~+-]+")  # of a file, a branch, a test, a package
+_NAME: Final = re.compile(r"(?![-+:])(?!.*::)[\w./:@%,^~+-]+")  # of a file, a branch, a test, a package
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,11 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def _allows(pattern: str, text: str) -> bool:
-    """The same for a rule that allows: a star does not make an option of what is written as an operand."""
-    is_star = pattern.startswith("*")
-    return matches(pattern, text) and not (is_star and text.startswith(("-", "+")))
+    """The same for a rule that allows: a star makes no option of an operand, and leads out of no folder."""
+    if not matches(pattern, text):
+        return False
+    leaves = "/" in pattern and ".." in text.split("/") and ".." not in pattern.split("/")
+    return not ("*" in pattern and leaves) and not (pattern.startswith("*") and text.startswith(("-", "+")))
 
 
 def _is_name(word: Word) -> bool:
