@@ -526,6 +526,8 @@ class TestCommands:
         assert "a.log" not in screen.text
         screen.type(TAB)
         screen.until("> read @src/a.py")
+        screen.type(TAB + " now")  # it was the only one, and stays
+        screen.until("> read @src/a.py now")
 
     def test_an_image_by_its_path(self, chat, pal):
         (pal.workspace / "dot.png").write_bytes(DOT)
@@ -587,7 +589,7 @@ class TestUndo:
         screen = chat([EDIT, "Done."], "chat", "--allow", "edit_file", "go")
         screen.until("Done.")
         screen.type("/undo" + ENTER)
-        screen.until("would be changed back: src/a.py")
+        screen.until(r"(?s)\n-one\n\+two\n.*would be changed back: src/a.py")
         assert source.read_text() == "two\nlast\n"
         screen.type("/undo yes" + ENTER)
         screen.until("src/a.py changed back")

@@ -130,6 +130,33 @@ def test_what_cannot_be_done_is_refused(idle, field):
     assert refused.value.type == "invalid_request_error"
 
 
+def test_the_document_says_what_is_taken(idle):
+    with idle.client() as client:
+        schemas = client.get("/api/openapi.json").json()["components"]["schemas"]
+        assert schemas["ChatBody"]["properties"]["n"] == {"enum": [None, 1]}
+        assert schemas["Fork"]["properties"]["step"]["anyOf"][0] == {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 10_000_000,
+        }
+        body = {"model": "nobody", "messages": HELLO, "max_tokens": 3.0, "n": 1}
+        assert client.post("/v1/chat/completions", json=body).status_code == 404
+        wrong = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}
+        refused = client.post("/v1/chat/completions", json={**body, "messages": [wrong]}).json()["error"]
+        assert refused["message"].startswith("messages.0.content.0.image_url.url: send images as data:")
+        assert refused["param"] == "messages"
+        item = {"model": "helper", "input": [{"type": "function_call", "call_id": "a", "name": "b"}]}
+        refused = client.post("/v1/responses", json=item).json()["error"]
+        assert refused["message"] == "input.0.arguments: Field required"
+        # What no schema says is told where the protocol has an end of a run.
+        twice = {"threadId": "t", "runId": "r", "tools": [{"name": "a"}, {"name": "a"}]}
+        found = client.post("/agui", json={**twice, "messages": [{"id": "1", **HELLO[0]}]})
+        assert found.status_code == 200
+        assert '"RUN_ERROR","message":"tools: there is a tool' in found.text
+        said = {"messages": [{"role": "assistant", "parts": [{"type": "text", "text": "x"}]}]}
+        assert '{"type":"error","errorText":"The last' in client.post("/api/ui-stream", json=said).text
+
+
 @pytest.fixture(scope="module")
 def idle(serve):
     """A server whose model is never asked."""

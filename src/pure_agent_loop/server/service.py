@@ -6,12 +6,26 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import People, Person
 from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.sessions.store import check_session_id
+
+
+def session_named(session_id: str) -> str:
+    """The id of a session, if it can be one.
+
+    Raises:
+        Problem: It cannot.
+    """
+    try:
+        return check_session_id(session_id)
+    except ConfigError:
+        raise not_found("session") from None
 
 
 @dataclass
@@ -47,14 +61,14 @@ class Service:
         return info
 
     def session_of(self, person: Person, session_id: str) -> str:
-        """The id of a session that somebody may see, if it can be one.
+        """The id of a session that somebody may see.
 
         Raises:
-            Problem: It is somebody else's.
+            Problem: It is none, or somebody else's.
         """
         if not person.owns(session_id):
             raise not_found("session")
-        return session_id
+        return session_named(session_id)
 
     def open_viewer(self, person: Person, kind: str) -> None:
         """Count a viewer in.

@@ -14,7 +14,7 @@ from pure_agent_loop.server.hub import sealed_key
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
-from pure_agent_loop.server.service import Service
+from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
@@ -88,6 +88,7 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):
         raise Problem(403, "This needs the role 'approve'.") if person.owns(session) else not_found("session")
+    session_named(session)
     said = Permission(body.verdict, body.message, always=body.always and body.verdict == "allow")
     run = await asking.answer(service.hub, session, body.call_id, said)
     return models.Done(run=run or None)

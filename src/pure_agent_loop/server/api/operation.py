@@ -106,6 +106,20 @@ class Operation:
         return JSONResponse(found.model_dump(mode="json"), self.status)
 
 
+def acting(act: Callable[..., Awaitable[BaseModel]], place: str) -> Handler:
+    """The handler of what is done to a run or a session, the same way as over a WebSocket.
+
+    Args:
+        act: One of ``api/actions.py``.
+        place: The name in the path of what it is done to.
+    """
+
+    async def handle(asked: Asked) -> BaseModel:
+        return await act(asked.service, asked.person, asked.path[place], asked.body)
+
+    return handle
+
+
 def read_json(data: bytes | str) -> Any:
     """Strict JSON.
 

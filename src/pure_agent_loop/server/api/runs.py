@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.api.operation import Asked, Operation, acting
 from pure_agent_loop.server.problems import Problem
 
 T = TypeVar("T")
@@ -85,14 +85,6 @@ async def _get(asked: Asked) -> models.Run:
     return actions.run_about(asked.service.run_of(asked.person, asked.path["run"]), asked.person)
 
 
-async def _steer(asked: Asked) -> models.Done:
-    return await actions.steer(asked.service, asked.person, asked.path["run"], asked.body)
-
-
-async def _stop(asked: Asked) -> models.Done:
-    return await actions.stop(asked.service, asked.person, asked.path["run"], asked.body)
-
-
 _ONE = "/api/runs/{run}"
 OPERATIONS = [
     Operation("POST", "/api/runs", "start_run", "Begin a run with a message.", _start, models.Run,
@@ -100,8 +92,9 @@ OPERATIONS = [
     Operation("GET", "/api/runs", "list_runs", "The runs, the newest first.", _list, models.Runs,
               query=models.RunsQuery, problems=(404,)),
     Operation("GET", _ONE, "get_run", "A run, as it stands.", _get, models.Run, problems=(404,)),
-    Operation("POST", f"{_ONE}/steer", "steer_run", "Say something to a run at work.", _steer, models.Done,
+    Operation("POST", f"{_ONE}/steer", "steer_run", "Say something to a run at work.",
+              acting(actions.steer, "run"), models.Done,
               body=models.Steer, problems=(404, 409, 422)),
-    Operation("POST", f"{_ONE}/stop", "stop_run", "Stop a run.", _stop, models.Done, body=models.Stop,
-              problems=(404, 422)),
+    Operation("POST", f"{_ONE}/stop", "stop_run", "Stop a run.", acting(actions.stop, "run"),
+              models.Done, body=models.Stop, problems=(404, 422)),
 ]  # fmt: skip

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.api.operation import Asked, Operation, acting
 from pure_agent_loop.server.api.runs import begun, key_of, part_of
 from pure_agent_loop.server.entries import Sight
-from pure_agent_loop.server.problems import Problem, not_found
-from pure_agent_loop.server.service import Service
-from pure_agent_loop.sessions.store import SessionInfo, check_session_id
+from pure_agent_loop.server.problems import Problem
+from pure_agent_loop.server.service import Service, session_named
+from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 
 _TITLE = 200
@@ -28,14 +27,7 @@ def session_in(asked: Asked) -> str:
     Raises:
         Problem: It is none, or somebody else's.
     """
-    return _checked(asked.service.session_of(asked.person, asked.path["session"]))
-
-
-def _checked(session: str) -> str:
-    try:
-        return check_session_id(session)
-    except ConfigError:
-        raise not_found("session") from None
+    return asked.service.session_of(asked.person, asked.path["session"])
 
 
 async def _list(asked: Asked) -> models.Sessions:
@@ -131,18 +123,10 @@ async def _export(asked: Asked) -> Response:
     return Response(text, 200, disposition, _TYPES[form])
 
 
-async def _fork(asked: Asked) -> models.Forked:
-    return await actions.fork(asked.service, asked.person, session_in(asked), asked.body)
-
-
 async def _edit(asked: Asked) -> Response:
     given = (asked.service, asked.person, session_in(asked), asked.body, key_of(asked))
     run, is_new = await actions.edit(*given)
     return begun(run, is_new=is_new)
-
-
-async def _undo(asked: Asked) -> models.Undone:
-    return await actions.undo(asked.service, asked.person, session_in(asked), asked.body)
 
 
 async def _folder(asked: Asked) -> None:
@@ -152,7 +136,7 @@ async def _folder(asked: Asked) -> None:
 
 
 async def _questions(asked: Asked) -> models.Questions:
-    session = _checked(asked.path["session"]) if asked.person.may("approve") else session_in(asked)
+    session = session_named(asked.path["session"]) if asked.person.may("approve") else session_in(asked)
     return models.Questions(questions=await actions.questions_of(asked.service, session))
 
 
@@ -164,14 +148,6 @@ async def _all_questions(asked: Asked) -> models.Questions:
     return models.Questions(questions=[each for some in found for each in some])
 
 
-async def _answer(asked: Asked) -> models.Done:
-    return await actions.answer(asked.service, asked.person, _checked(asked.path["session"]), asked.body)
-
-
-async def _result(asked: Asked) -> models.Done:
-    return await actions.give_result(asked.service, asked.person, session_in(asked), asked.body)
-
-
 _ONE = "/api/sessions/{session}"
 OPERATIONS = [
     Operation("GET", "/api/sessions", "list_sessions", "The sessions, the one used last first.", _list,
@@ -181,21 +157,25 @@ OPERATIONS = [
     Operation("DELETE", _ONE, "delete_session", "Take a session away.", _delete, status=204,
               problems=(404, 409)),
     Operation("POST", f"{_ONE}/fork", "fork_session", "Make a new session that begins as this one did.",
-              _fork, models.Forked, body=models.Fork, status=201, problems=(404, 409, 422)),
+              acting(actions.fork, "session"), models.Forked, body=models.Fork, status=201,
+              problems=(404, 409, 422)),
     Operation("POST", f"{_ONE}/edit", "edit_message", "Say something else behind a step, in a new session.",
               _edit, models.Run, body=models.Edit, status=201, problems=(404, 409, 422, 503), keyed=True),
     Operation("POST", f"{_ONE}/folder", "move_session", "Put a session into a folder of the list.", _folder,
               body=models.Folder, status=204, problems=(404, 422)),
-    Operation("POST", f"{_ONE}/undo", "undo_changes", "Change files of the workspace back.", _undo,
+    Operation("POST", f"{_ONE}/undo", "undo_changes", "Change files of the workspace back.",
+              acting(actions.undo, "session"),
               models.Undone, body=models.Undo, problems=(404, 409, 422)),
     Operation("GET", f"{_ONE}/export", "export_session", "A session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "What a session waits for.", _questions,
               models.Questions, role="", problems=(404,)),
-    Operation("POST", f"{_ONE}/answers", "answer_question", "Answer a question.", _answer, models.Done,
+    Operation("POST", f"{_ONE}/answers", "answer_question", "Answer a question.",
+              acting(actions.answer, "session"), models.Done,
               role="", body=models.Verdict, problems=(404, 409, 422)),
     Operation("POST", f"{_ONE}/results", "give_result", "Bring the result of a call made elsewhere.",
-              _result, models.Done, body=models.Result, problems=(404, 409, 422)),
+              acting(actions.give_result, "session"), models.Done, body=models.Result,
+              problems=(404, 409, 422)),
     Operation("GET", "/api/questions", "list_questions", "What waits for a person.", _all_questions,
               models.Questions, role=""),
 ]  # fmt: skip
