@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import ChatModel
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # What else goes along with a call as its ``_meta``. The trace context of OpenTelemetry the SDK adds itself.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
+T = TypeVar("T")
+ASK_SECONDS = 60.0  # for an answer about resources and prompts
 MOST_LISTED = 200  # resources that a model is told of at once
 
 
@@ -203,9 +205,15 @@ class MCPServer:
             return used.tools
 
     async def _listed(self, used: InUse) -> Tools:
-        seconds = PATIENCE + 2 * self.settings.start_timeout
+        return await self._within(PATIENCE + 2 * self.settings.start_timeout, self._fetched(used))
+
+    async def _ask(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Ask what is no call of a tool; those have deadlines of their own."""
+        return await self._within(self.settings.timeout or ASK_SECONDS, self._in_use.connection.ask(question))
+
+    async def _within(self, seconds: float, answer: Awaitable[T]) -> T:
         try:
-            return await asyncio.wait_for(self._fetched(used), seconds)
+            return await asyncio.wait_for(answer, seconds)
         except asyncio.TimeoutError:
             why = say("mcp_start_timeout", seconds=seconds)
             raise ServerError(say("mcp_failed", server=self.name, why=why)) from None
@@ -261,7 +269,7 @@ class MCPServer:
 
     async def agree(self) -> None:
         """Agree to what all its tools say now; who calls it has shown that to a person."""
-        found = await self._in_use.connection.ask(partial(all_pages, "tools", MOST_TOOLS))
+        found = await self._ask(partial(all_pages, "tools", MOST_TOOLS))
         await self._agree({each.name: digest_of(each) for each in found if each.name in self._in_use.news})
 
     def _connect_tool(self, why: str) -> Tool:
@@ -315,7 +323,7 @@ class MCPServer:
 
     async def resources(self) -> Sequence[tuple[str, str]]:
         """Addresses of what can be read, and templates of addresses, each with what it is."""
-        ask = self._in_use.connection.ask
+        ask = self._ask
         found = await ask(partial(all_pages, "resources", MOST_LISTED))
         templates = await ask(partial(all_pages, "resource_templates", MOST_LISTED))
         pairs = [(each.uri, each) for each in found] + [(each.uri_template, each) for each in templates]
@@ -327,7 +335,7 @@ class MCPServer:
 
     async def read(self, uri: str) -> Any:
         """What a resource holds: a text, or a list with images and files in it."""
-        found = await self._in_use.connection.ask(lambda client: client.read_resource(uri))
+        found = await self._ask(lambda client: client.read_resource(uri))
         return joined([resource_of(each) for each in found.contents])
 
     @property
@@ -343,7 +351,7 @@ class MCPServer:
     async def prompts(self) -> Prompts:
         """The prompts it has: name, what it is for, names of its arguments."""
         used = self._in_use
-        found = await used.connection.ask(partial(all_pages, "prompts", MOST_LISTED))
+        found = await self._ask(partial(all_pages, "prompts", MOST_LISTED))
         used.prompts = [
             (each.name, one_line(each.description or ""), [arg.name for arg in each.arguments or ()])
             for each in found
@@ -359,7 +367,7 @@ class MCPServer:
         names = next((args for each, _, args in await self.prompts() if each == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []
         args = dict(zip(names, filter(None, values), strict=False))
-        found = await self._in_use.connection.ask(lambda client: client.get_prompt(name, args))
+        found = await self._ask(lambda client: client.get_prompt(name, args))
         items = [item for each in found.messages for item in items_of(each.content)]
         return "\n\n".join(each if isinstance(each, str) else repr(each) for each in items)
 
@@ -368,9 +376,7 @@ class MCPServer:
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)
-        found = await self._in_use.connection.ask(
-            lambda client: client.complete(reference, {"name": argument, "value": begun})
-        )
+        found = await self._ask(lambda client: client.complete(reference, {"name": argument, "value": begun}))
         return [one_line(each) for each in found.completion.values[:MOST_LISTED]]
 
     async def ping(self) -> None:
@@ -379,4 +385,4 @@ class MCPServer:
         Raises:
             ServerError: It does not.
         """
-        await self._in_use.connection.ask(ping)
+        await self._ask(ping)
