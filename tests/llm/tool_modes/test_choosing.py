@@ -118,12 +118,9 @@ def test_what_comes_before_a_name_is_the_same_for_all_tools():
     for offered in (clock, diary):
         model = Likely({}, ["Hi."])
         Agent(llm=model, tools=[offered]).run("What I say is only read")
-        asked = [
-            (m, o["response_format"]["json_schema"]["schema"]) for m, o in model.requests if "logprobs" in o
-        ]
-        assert [held["enum"] for _, held in asked] == [[offered.name]] * 2
-        assert [m[-1]["content"] for m, _ in asked] == ["N/A", "What I say is only read"]
-        leads.append(asked[0][0][:-3])
+        asked = [m for m, o in model.requests if offered.name in str(o.get("response_format"))]
+        assert [m[-1]["content"] for m in asked] == ["N/A", "What I say is only read"]
+        leads.append(asked[0][:-3])
     assert leads[0] == leads[1]
 
 
@@ -148,7 +145,7 @@ class TwoWays(Likely):
         ({"answer": -1, "weather": -19, "clock": -19}, []),
     ],
 )
-def test_of_tools_whose_names_are_likely_the_words_decide_which_if_any(heard, called):
+def test_name_and_words_decide_together_which_if_any(heard, called):
     model = TwoWays(
         {"time": "weather", "What": "clock"},
         [{"city": "Oslo"}, "So it is."] if "city" in str(called) else ["So it is."],

@@ -12,10 +12,9 @@ same. But likelihoods tell what it understood, read in two directions:
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
-themselves. Above zero, one speaks for the other, so there is no threshold. The two err on different
-questions: only a tool whose name the words speak for is heard, and the greatest sum decides where it is above
-zero. So a question without a tool costs a name for each tool; what names come to without content is asked
-once for a set of tools.
+themselves. The two err on different questions; their sum decides. It is above zero where a tool explains
+more than its absence does, so there is no threshold. What names come to without content is asked once for a
+set of tools.
 
 The model never writes any of these texts: the server is held to them, and says how likely they were.
 """
@@ -74,10 +73,6 @@ async def choose(
     shots = [*chosen_examples(prompts), *_own_examples(tools)]
     named = await _named(asking, said, tools, shots, prompts, known)
     best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_HEARD]
-    if not has_to_call:
-        best = [each for each in best if named[each] > 0]
-    if not best:
-        return None
     try:
         heard = await _heard(asking, said, [tools[each] for each in best], shots, prompts)
     except NoProbabilitiesError:  # no server writes every text as it stands; then the names decide
