@@ -16,10 +16,11 @@ class Held:
         self.go, self.seen, self._script = threading.Event(), [], list(script)
 
     async def __call__(self, request):
+        answer = self._script.pop(0)
         self.seen.append(request)
         if len(self.seen) == 1:
             await asyncio.get_running_loop().run_in_executor(None, self.go.wait, 60)
-        return self._script.pop(0)
+        return answer
 
 
 def leave(screen):

@@ -34,6 +34,7 @@ STEPS = len(ROUNDS) + 1
 LATE = ("anyio._backends._asyncio", "h11", "openai", "sniffio", "sqlite3")  # imported by the first run, else
 MOST_RUNS = 200  # of one session
 START = 0.5  # of the time that a run takes, until it has begun to work
+PATIENCE = 20  # kills after which a run gets twice the time: the machine may have become slower
 
 
 def serve(tell: int) -> None:
@@ -202,6 +203,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
             while not session.result.exists() and session.runs < MOST_RUNS and not session.wrong:
                 left = kills - totals["kills"] - session.kills
                 span = took[session.kind] * (START + (1 - START) * session.left())
+                span *= 1 + session.runs / PATIENCE
                 session.run(rng.uniform(0, span) if left > 0 else None)
                 if session.runs == 1 and session.result.exists():
                     took[session.kind] = min(took[session.kind], session.seconds)

@@ -52,6 +52,7 @@ class AioTransport(PlainTransport):
             )
             # One that is forgotten with its event loop would complain aloud; its sockets close all the same.
             self._forgotten = weakref.finalize(self, self._session.detach)
+            self._forgotten.atexit = False  # at the end of the process nothing is taken apart
         return self._session
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
