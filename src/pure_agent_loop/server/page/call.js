@@ -1,8 +1,7 @@
 // A call of a tool, folded: its state and time; inside, what went in and what came out. Diffs have colours.
 import { html, useEffect, useRef, useState } from "./html.js";
 import { codeBox } from "./markdown.js";
-import { seconds } from "./log.js";
-import { t } from "./words.js";
+import { seconds, t } from "./words.js";
 
 const MARKS = { running: "◌", done: "✓", failed: "✕", waiting: "?" };
 const MOST_SHOWN = 20000;

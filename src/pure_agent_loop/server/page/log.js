@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as store from "./store.js";
-import { t } from "./words.js";
+import { seconds, t } from "./words.js";
 import { Call, Files } from "./call.js";
 import { Questions } from "./questions.js";
 
@@ -63,7 +63,6 @@ function Item({ item }) {
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;
 }
 
-export const seconds = (number) => (number < 10 ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
 
 function Markdown({ text }) {
   const place = useRef(null), blocks = useRef(null);

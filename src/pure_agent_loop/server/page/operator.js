@@ -1,10 +1,9 @@
 // For who operates: what was sent to the model, how much of it a cache can use, what the audit log says; and the fleet.
 import { html, useEffect, useState } from "./html.js";
 import { Code } from "./call.js";
-import { seconds } from "./log.js";
 import * as store from "./store.js";
 import { api } from "./wire.js";
-import { t } from "./words.js";
+import { seconds, t } from "./words.js";
 
 const PARTS = ["system", "tools", "user", "assistant", "tool"];
 const FLEET_EVERY = 3000; // milliseconds

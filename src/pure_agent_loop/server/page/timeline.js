@@ -1,8 +1,7 @@
 // A run drawn over time: one row for the model, one for each call beside others, a mark for each step.
 import { html, useState } from "./html.js";
 import * as store from "./store.js";
-import { seconds } from "./log.js";
-import { t } from "./words.js";
+import { seconds, t } from "./words.js";
 
 const ROW = 22, LEFT = 70, WIDTH = 900;
 

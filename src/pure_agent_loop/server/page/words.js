@@ -133,3 +133,5 @@ export function t(name, about = {}) {
   const found = WORDS[name][language.value === "zh" ? 1 : 0];
   return found.replace(/\{(\w+)\}/g, (_, key) => String(about[key] ?? ""));
 }
+
+export const seconds = (number) => (number < 10 ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
