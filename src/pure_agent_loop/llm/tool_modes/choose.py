@@ -34,7 +34,7 @@ from pure_agent_loop.prompts import Prompts
 
 NO_CONTENT = "N/A"
 MOST_TOOLS = 12  # one request each; with more, constrained output chooses
-_MOST_HEARD = 4  # of them, for which what was said is looked at too
+_MOST_HEARD = 2  # of them, for which what was said is looked at too
 _LONGEST_SAID = 1_000  # characters of what was said, the newest
 _LONGEST_HEARD = 120  # bytes of that, the newest: they are written, and writing is slow
 _LONGEST_DESCRIPTION = 100
