@@ -32,8 +32,6 @@ OF_THE_SDK, OURS = "AsyncOpenAI", "pure-agent-loop/"
 @pytest.fixture(params=BOTH)
 def demanded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """One of the two, in force."""
-    if request.param == "aiohttp":
-        pytest.importorskip("aiohttp")  # the oldest dependencies are tested without
     monkeypatch.setenv(HTTP_VARIABLE, request.param)
     return request.param
 
@@ -41,7 +39,6 @@ def demanded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def aio(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is demanded, and aiohttp is there."""
-    pytest.importorskip("aiohttp")
     monkeypatch.delenv(HTTP_VARIABLE, raising=False)
 
 
