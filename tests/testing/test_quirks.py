@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,10 +50,16 @@ def named(name: str) -> Quirk:
 
 def read(quirk: Quirk, size: int) -> LLMResponse | LLMError:
     """What comes out of the bytes of a body, cut into pieces of so many bytes; no network."""
+    return read_cut(quirk, range(0, len(quirk.body), size))
+
+
+def read_cut(quirk: Quirk, cuts: Iterable[int]) -> LLMResponse | LLMError:
+    """What comes out of the bytes of a body, cut there; no network."""
     reader, assembler = BodyReader(quirk.content_type), Assembler()
+    places = sorted({0, *cuts, len(quirk.body)})
     try:
-        for start in range(0, len(quirk.body), size):
-            for delta in reader.feed(quirk.body[start : start + size]):
+        for start, end in pairwise(places):
+            for delta in reader.feed(quirk.body[start:end]):
                 assembler.feed(delta)
         for delta in reader.close():
             assembler.feed(delta)
@@ -65,6 +73,15 @@ def test_a_quirk_is_read_however_it_is_cut(quirk):
     outcomes = [read(quirk, size) for size in (len(quirk.body) or 1, *SIZES)]
     assert [check(quirk, outcome) for outcome in outcomes] == [[]] * len(outcomes)
     assert len({str(o) if isinstance(o, LLMError) else json.dumps(o.to_dict()) for o in outcomes}) == 1
+
+
+@every_quirk
+def test_a_quirk_is_read_wherever_it_is_cut(quirk):
+    """As networks cut it: anywhere, and its beginning above all, where it is found out what it is."""
+    rng, size = random.Random(quirk.name), len(quirk.body)
+    cuts = [[first] for first in range(1, 12)]
+    cuts += [sorted(rng.choices(range(size + 1), k=rng.randint(1, 12))) for _ in range(20)]
+    assert [check(quirk, read_cut(quirk, each)) for each in cuts] == [[]] * len(cuts)
 
 
 async def plain(client: OpenAIClient) -> LLMResponse:

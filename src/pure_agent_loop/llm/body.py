@@ -47,6 +47,7 @@ class BodyReader:
             LLMError: They cannot be read, or say that the request failed.
         """
         if not self._kind:
+            data = data.lstrip(_WHITE + BOM)  # may come in pieces, and means nothing
             self._kind = self._look_at(data)
         if self._kind == "document":
             self._document.append(data)
@@ -62,7 +63,7 @@ class BodyReader:
             yield from self._read(self._decoder.flush())
 
     def _look_at(self, data: bytes) -> str:
-        first = data.lstrip(_WHITE + BOM)[:1]
+        first = data[:1]
         if first == b"<" or (self._labelled_html and first and first not in b"{[:deir"):
             raise LLMError(
                 "The server answered with a web page instead of an API answer. "
