@@ -83,7 +83,8 @@ LAYERS = [
         """
         result runs.stream support.portal runs.options runs.run runs.start conversation explain
         runs.checks runs.fields runs.words runs.together runs.settings runs.live runs.handoff runs.tracing
-        runs.ways runs.variants agent ai_client loop llm.http.errors llm.http.plain llm.http.pool
+        runs.ways runs.variants agent_options agent ai_client loop
+        llm.http.errors llm.http.plain llm.http.pool
         llm.http.sdk llm.http.aio llm.http.direct llm.http.choice llm.openai_client local
         runs.choose sessions session
         subagents.words subagents.definitions subagents.rights subagents.tasks subagents.table
@@ -134,6 +135,7 @@ PUBLIC = [
     "Agent",
     "AgentLoop",
     "AgentMode",
+    "AgentOptions",
     "AgentResult",
     "AnyEvent",
     "AskFunction",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop._version import __version__
 
 if TYPE_CHECKING:
-    from pure_agent_loop.agent import Agent, AgentMode
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.agent_options import AgentMode, AgentOptions
     from pure_agent_loop.ai_client import AIClient
     from pure_agent_loop.assistant.agent_loop import AgentLoop
     from pure_agent_loop.assistant.context_builder import ContextBuilder
@@ -83,7 +84,8 @@ if TYPE_CHECKING:
 # Where each public name stands. Its module is loaded when the name is first asked for: to import the package
 # costs nothing, and a program pays only for what it uses.
 _PLACES = {
-    "agent": "Agent AgentMode",
+    "agent": "Agent",
+    "agent_options": "AgentMode AgentOptions",
     "ai_client": "AIClient",
     "assistant.agent_loop": "AgentLoop",
     "assistant.context_builder": "ContextBuilder",
@@ -169,6 +171,7 @@ __all__ = [
     "Agent",
     "AgentLoop",
     "AgentMode",
+    "AgentOptions",
     "AgentResult",
     "AnyEvent",
     "AskFunction",

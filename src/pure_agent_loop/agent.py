@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
+from pure_agent_loop.agent_options import AgentMode
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
@@ -49,7 +50,7 @@ from pure_agent_loop.runs.checks import (
 )
 from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
-from pure_agent_loop.runs.handoff import Handoff, checked_handoffs
+from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
 from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import (
@@ -61,7 +62,7 @@ from pure_agent_loop.runs.settings import (
     lead_of,
 )
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
-from pure_agent_loop.runs.variants import AgentMode, Variants
+from pure_agent_loop.runs.variants import Variants
 from pure_agent_loop.runs.ways import OutputType, T
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.support.language import Language
@@ -72,11 +73,11 @@ from pure_agent_loop.tool_context import Deps
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from pure_agent_loop.agent_options import AgentOptions
     from pure_agent_loop.explain import Explanation
-    from pure_agent_loop.runs.variants import AgentOptions
     from pure_agent_loop.sessions.store import SessionStore
 
-__all__ = ["Agent", "AgentMode", "AgentResult"]
+__all__ = ["Agent", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
 TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
@@ -192,7 +193,7 @@ class Agent(Variants[Deps, Out]):
         budget: Budget | None = None,
         name: str = "",
         description: str = "",
-        handoffs: Iterable[Agent | Handoff] = (),
+        handoffs: Iterable[Member | Handoff] = (),
         cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
@@ -410,7 +411,7 @@ class Agent(Variants[Deps, Out]):
             from pure_agent_loop.sessions.resume import begin_in_session
 
             start, kit = begin_in_session(kit, given, sessions or self._sessions, session_id)
-        return Run(start, replace(kit, cancel_token=cancel_token, inbox=inbox or Inbox()), self)
+        return Run(start, kit.changed(cancel_token=cancel_token, inbox=inbox or Inbox()), self)
 
 
 _ARGUMENTS = dict.fromkeys(name for name in inspect.signature(Agent).parameters if name != "llm_kwargs")

@@ -72,20 +72,38 @@ class Interrupt:
         block.after(10)          # or block.on(token)
         await something()
     if block.fired: ...          # it was left early
+
+    Args:
+        keeps_timer: It is entered again and again, so its timer goes on between; `close` it in the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_timer: bool = False) -> None:
         self.fired = False
+        self._keeps_timer = keeps_timer
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
+        self._wakes = 0.0  # when the timer does
+        self.deadline = 0.0
+        """When the block is left, on the event loop's clock; set to 0 for never."""
         self._undo: list[Callable[[], None]] = []
         self._cancelling = 0
 
+    @property
+    def is_free(self) -> bool:
+        """True while nobody is inside."""
+        return self._task is None
+
+    def close(self) -> None:
+        """Let the timer go."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def __enter__(self) -> Self:
+        self.fired = False
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._loop)
         if sys.version_info >= (3, 11) and self._task is not None:
             self._cancelling = self._task.cancelling()
         return self
@@ -94,13 +112,13 @@ class Interrupt:
         """Leave the block `seconds` from now; None takes a deadline back. Cheap to call again and again."""
         assert self._loop is not None
         if seconds is None:
-            self._deadline = 0.0
+            self.deadline = 0.0
             return
-        self._deadline = self._loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._deadline:
+        self.deadline = wakes = self._loop.time() + seconds
+        if self._timer is None or self._wakes > wakes:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._on_timer)
+            self._wakes, self._timer = wakes, self._loop.call_at(wakes, self._on_timer)
 
     def on(self, token: CancelToken | None) -> None:
         """Leave the block when `token` is cancelled."""
@@ -118,12 +136,12 @@ class Interrupt:
     def _on_timer(self) -> None:
         assert self._loop is not None
         self._timer = None
-        if not self._deadline:
+        if not self.deadline:
             return
-        if self._loop.time() >= self._deadline:
+        if self._loop.time() >= self.deadline:
             self._fire()
         else:  # it was moved meanwhile
-            self._timer = self._loop.call_at(self._deadline, self._on_timer)
+            self._wakes, self._timer = self.deadline, self._loop.call_at(self.deadline, self._on_timer)
 
     def _fire(self) -> None:
         if self._task is not None and not self.fired:
@@ -133,9 +151,9 @@ class Interrupt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        task, self._task = self._task, None
-        if self._timer is not None:
-            self._timer.cancel()
+        task, self._task, self.deadline = self._task, None, 0.0
+        if not self._keeps_timer:
+            self.close()
         for undo in self._undo:
             undo()
         if not self.fired or task is None:

@@ -76,13 +76,8 @@ class _Factories(type):
         value: Any = None,
     ) -> ObservationEvent:
         """A tool's result, as the model reads it; `value`: as the tool gave it. `duration` is in seconds."""
-        data = {
-            "tool": tool,
-            "result": result,
-            "duration": duration,
-            "call_id": call_id,
-            "is_error": is_error,
-        }
+        data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
+        data |= {"call_id": call_id, "is_error": is_error}
         return ObservationEvent(
             EventType.OBSERVATION, step, data if value is None else {**data, "value": value}
         )
@@ -158,13 +153,15 @@ class _Factories(type):
         """Tools of a step changed a file of the workspace; see `observers.FileChange` for the keys."""
         return FileChangeEvent(EventType.FILE_CHANGE, step, dict(change))
 
-    def task(cls, step: int, task: Mapping[str, Any]) -> TaskEvent:
-        """A subtask began, got on, or ended; `task` is the plain form of its record."""
-        return TaskEvent(EventType.TASK, step, {"task": dict(task)})
+    def task(cls, step: int, task: Mapping[str, Any], part: Mapping[str, Any] | None = None) -> TaskEvent:
+        """A subtask began, got on, or ended; `task`: its record, plain; `part`: a call of it that did."""
+        return TaskEvent(EventType.TASK, step, {"task": dict(task), **({"part": dict(part)} if part else {})})
 
-    def progress(cls, step: int, tool: str, text: str, call_id: str = "") -> ProgressEvent:
-        """What a call says of itself while it runs."""
-        return ProgressEvent(EventType.PROGRESS, step, {"tool": tool, "text": text, "call_id": call_id})
+    def progress(cls, step: int, tool: str, text: str, call_id: str = "", **details: str) -> ProgressEvent:
+        """What a call says of itself while it runs. `details`: of a log, its ``level`` and its ``logger``."""
+        return ProgressEvent(
+            EventType.PROGRESS, step, {**details, "tool": tool, "text": text, "call_id": call_id}
+        )
 
     def partial_output(cls, step: int, output: Any) -> PartialOutputEvent:
         """The typed output as far as it is written, in plain form; later ones hold more."""
@@ -174,10 +171,8 @@ class _Factories(type):
         cls, step: int, usage: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None
     ) -> StepEndEvent:
         """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
-        data = {"usage": dict(usage or {})}
-        return StepEndEvent(
-            EventType.STEP_END, step, data if context is None else {**data, "context": dict(context)}
-        )
+        data = {"usage": dict(usage or {}), **({} if context is None else {"context": dict(context)})}
+        return StepEndEvent(EventType.STEP_END, step, data)
 
     def from_dict(cls, plain: Mapping[str, Any], number: int = 0) -> AnyEvent:
         """The reverse of ``to_dict``.
@@ -360,6 +355,7 @@ class TaskEvent(Event):
 
     type: Literal[EventType.TASK]
     task: dict[str, Any] = of_task()
+    part: dict[str, Any] = of_part()
 
 
 class ProgressEvent(Event):
@@ -369,6 +365,8 @@ class ProgressEvent(Event):
     tool: str = shown()
     text: str = of_tool()
     call_id: str = shown()
+    level: str = shown()
+    logger: str = of_tool()
 
 
 class PartialOutputEvent(Event):

@@ -66,6 +66,8 @@ class Inbox:
         Args:
             at_end: The agent would stop now: everything is due.
         """
+        if not self._waiting:
+            return []
         taken: list[Incoming] = []
         left: list[Incoming] = []
         while self._waiting:

@@ -155,7 +155,7 @@ class LimitResult:
     @classmethod
     def continue_running(cls) -> LimitResult:
         """No limit is near."""
-        return cls("continue")
+        return _GO_ON
 
     @classmethod
     def warn(cls, reason: str, prompt: str) -> LimitResult:
@@ -166,6 +166,9 @@ class LimitResult:
     def stop(cls, reason: str) -> LimitResult:
         """A hard limit: end with a last answer."""
         return cls("stop", reason)
+
+
+_GO_ON = LimitResult("continue")
 
 
 def _count(name: str, value: object) -> int:
@@ -199,6 +202,9 @@ class LimitChecker:
         self._clock = clock or SystemClock()
         self._budget = budget
         self._started = self._clock.monotonic() - self.ledger.seconds
+        given = self.limits
+        self.counts = budget is not None or given.max_tokens is not None or given.max_cost is not None
+        """True if there is a limit of tokens or of money: only then can a request pass one."""
 
     @property
     def current_step(self) -> int:
@@ -250,12 +256,15 @@ class LimitChecker:
             usage: What it is expected to take.
             model: Who would answer it.
         """
+        if not self.counts:
+            return ""
         limits, used = self.limits, self.ledger
         if too_much(used.tokens, usage.total_tokens, limits.max_tokens, "tokens"):
             return "token_limit"
-        price = price_for(limits.prices, model)
-        if too_much(used.cost, price.of(usage) if price else 0.0, limits.max_cost, "money"):
-            return "budget"
+        if limits.max_cost is not None:
+            price = price_for(limits.prices, model)
+            if too_much(used.cost, price.of(usage) if price else 0.0, limits.max_cost, "money"):
+                return "budget"
         return "budget" if self._budget is not None and self._budget.passed_by(usage, model) else ""
 
     def _hard(self) -> str:
@@ -282,7 +291,7 @@ class LimitChecker:
             used.warned_at_second = used.seconds
             words = limits.timeout_prompt or self._prompts.timeout
             return LimitResult.warn("timeout", self._filled(words))
-        return LimitResult.continue_running()
+        return _GO_ON
 
     def _filled(self, words: str) -> str:
         limits, used = self.limits, self.ledger

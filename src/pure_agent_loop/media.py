@@ -244,6 +244,13 @@ class File:
         found = self.media_type or mimetypes.guess_type(str(self.path))[0] or "application/octet-stream"
         return found.partition(";")[0].strip().lower()
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its type is one of texts."""
+        return (
+            self.type.startswith("text/") or self.type in _TEXT_TYPES or self.type.endswith(("+json", "+xml"))
+        )
+
     def read(self) -> bytes:
         """Its bytes.
 
@@ -267,7 +274,7 @@ class File:
         """As `to_part`, with what was done to it."""
         shown = self.name or (Path(self.path).name if self.path is not None else name)
         data = self.read()
-        if self.type.startswith("text/") or self.type in _TEXT_TYPES or self.type.endswith(("+json", "+xml")):
+        if self.is_text:
             if len(data) > MAX_FILE_BYTES:
                 raise ImageError(say("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
             return Fitted({"type": "text", "text": data.decode("utf-8", "replace")})

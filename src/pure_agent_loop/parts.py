@@ -77,30 +77,11 @@ class Part:
         Raises:
             PartTransitionError: The table does not allow it.
         """
-        if state not in TRANSITIONS[self.state]:
-            allowed = ", ".join(sorted(TRANSITIONS[self.state])) or "nothing"
-            raise PartTransitionError(
-                f"Part {self.id!r} cannot go from {self.state} to {state}; from there only to: {allowed}."
-            )
-        runs = state == "running"
-        return Part(  # `replace` would read each field by its name; this is done several times a step
-            self.id,
-            self.session_id,
-            self.message_id,
-            self.type,
-            state,
-            self.tool,
-            self.call_id,
-            self.input,
-            self.output if output is None else output,
-            self.created,
-            now if runs else self.started,
-            self.ended if runs else now,
-        )
+        return Part(**moved(self.to_dict(), state, now, output))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {  # `asdict` would copy deeply, at each event
+        return {  # `asdict` would copy deeply
             "id": self.id,
             "session_id": self.session_id,
             "message_id": self.message_id,
@@ -119,3 +100,43 @@ class Part:
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
         """The reverse of :meth:`to_dict`."""
         return cls(**data)
+
+
+def new_part(
+    part_id: str,
+    message_id: str,
+    kind: PartType,
+    now: float,
+    *,
+    session_id: str = "",
+    tool: str = "",
+    call_id: str = "",
+    given: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The plain form of a part that is pending. Runs keep no other: parts change several times a step."""
+    return {
+        "id": part_id,
+        "session_id": session_id,
+        "message_id": message_id,
+        "type": kind,
+        "state": "pending",
+        "tool": tool,
+        "call_id": call_id,
+        "input": given,
+        "output": "",
+        "created": now,
+        "started": None,
+        "ended": None,
+    }
+
+
+def moved(part: Mapping[str, Any], state: PartState, now: float, output: str | None = None) -> dict[str, Any]:
+    """The plain form of a part in another state; see `Part.to`."""
+    before: PartState = part["state"]
+    if state not in TRANSITIONS[before]:
+        allowed = ", ".join(sorted(TRANSITIONS[before])) or "nothing"
+        raise PartTransitionError(
+            f"Part {part['id']!r} cannot go from {before} to {state}; from there only to: {allowed}."
+        )
+    output = part["output"] if output is None else output
+    return {**part, "state": state, "output": output, "started" if state == "running" else "ended": now}

@@ -286,6 +286,8 @@ class PermissionPolicy:
 
     mode: str = "auto"
     rules: PermissionRules = field(default_factory=PermissionRules)
+    is_open: bool = field(init=False, repr=False, compare=False)
+    """True if it allows each call about which the tool itself has no opinion."""
 
     def __post_init__(self) -> None:
         if self.mode not in PERMISSION_MODES:
@@ -297,6 +299,9 @@ class PermissionPolicy:
                 f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
                 f"it is {self.rules!r:.80}."
             )
+        is_plain = type(self) is PermissionPolicy  # another one may suggest something else
+        is_open = is_plain and self.mode in ("auto", "bypass") and self.rules.is_empty
+        object.__setattr__(self, "is_open", is_open)
 
     def suggest(
         self,

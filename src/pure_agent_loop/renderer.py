@@ -261,6 +261,8 @@ class Renderer:
         task = event.data.get("task")
         data: Mapping[str, Any] = task if isinstance(task, Mapping) else {}
         state, calls, tool = str(data.get("state", "")), _number(data.get("calls")), data.get("last_tool")
+        if event.data.get("part"):
+            return []  # a call of it: there is a line at the end of its step
         ended = _number(data.get("ended")) > 0
         what = one_line(str(tool), 60) if tool and state in ("running", "backgrounded") else state
         if self._tasks.get(name := str(data.get("id", ""))) == (state, calls):

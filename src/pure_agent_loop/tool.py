@@ -18,7 +18,7 @@ from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.build import ToolArgumentError
-from pure_agent_loop.schema.calling import call_function, made, unwrapped
+from pure_agent_loop.schema.calling import call_in_worker, made, unwrapped
 from pure_agent_loop.schema.context import contextual
 from pure_agent_loop.schema.described import Described, check_name
 from pure_agent_loop.schema.examples import Example
@@ -102,7 +102,7 @@ class Tool(Described, Generic[P, R_co]):
     ) -> None:
         super().__init__(function, name, description, parameters, examples, words)
         self._function = function
-        self._caller: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+        self._caller: Callable[..., Awaitable[Any]] | None = None
         self.timeout = timeout
         self.retries = retries
         self._check()
@@ -179,9 +179,9 @@ class Tool(Described, Generic[P, R_co]):
         if isinstance(kwargs, tuple):
             return failed(prompts, self.name, *kwargs)
         if self._caller is None:  # to look at its signature costs more than the call
-            self._caller = partial(call_function, contextual(self.function), is_async=self.is_async)
-        call = partial(self._caller, kwargs)
-        return await made(call, self.name, prompts)
+            function = contextual(self.function)
+            self._caller = function if self.is_async else partial(call_in_worker, function)
+        return await made(partial(self._caller, **kwargs), self.name, prompts)
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
         """The kind and the text of what `invoke` would say of arguments that do not fit; None if they do."""
@@ -332,6 +332,8 @@ class ToolRegistry:
     Raises:
         ConfigError: Two of them have one name, or one cannot be used.
     """
+
+    changes = False  # True of one that may have other tools in each step
 
     def __init__(self, tools: Iterable[ToolLike | Toolset] = ()) -> None:
         self._tools: dict[str, Tool] = {}

@@ -103,7 +103,7 @@ class LiveRun(Protocol):
     @property
     def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102 - as `RunContext` says
 
-    def progress(self, text: str) -> None: ...  # noqa: D102 - as `RunContext` says
+    def progress(self, text: str, **details: str) -> None: ...  # noqa: D102 - as `RunContext` says
 
     async def told(self) -> None: ...  # noqa: D102 - as `RunContext` says
 
@@ -167,10 +167,14 @@ class RunContext(Generic[Deps_co]):
         """What the run was given as ``metadata=``."""
         return {} if self.run is None else self.run.metadata
 
-    def progress(self, text: str) -> None:
-        """Tell how far the work is, as a PROGRESS event; from any thread."""
+    def progress(self, text: str, **details: str) -> None:
+        """Tell how far the work is, as a PROGRESS event; from any thread.
+
+        Args:
+            details: What else the event holds: of a log, its ``level`` and its ``logger``.
+        """
         if self.run is not None:
-            self.run.progress(text)
+            self.run.progress(text, **details)
 
     async def ask(self, question: str) -> str:
         """Ask a person, through the agent's ``on_ask``.

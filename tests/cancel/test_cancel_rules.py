@@ -339,3 +339,23 @@ class TestInterrupt:
         await asyncio.sleep(0.01)
         assert not block.fired
         await until(lambda: True)
+
+    async def test_one_that_is_entered_again_keeps_its_timer_and_nothing_else(self):
+        block = Interrupt(keeps_timer=True)
+        with block:
+            block.after(0.001)
+        assert block.is_free
+        with block:
+            assert not block.is_free
+            await asyncio.sleep(0.01)  # the timer of before comes here, and is nobody's
+        assert not block.fired
+        for _ in range(2):  # a timer that wakes too early, and one that wakes in time
+            with block:
+                block.after(0.001)
+                block.after(0.02)
+                await asyncio.Event().wait()
+            assert block.fired
+            with block:
+                assert not block.fired
+                block.after(0.001)
+        block.close()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.compaction.sessions import long_session, prose
 from tests.compaction.test_ladder import FREE, is_summary_request, rungs
 from tests.helpers import NO_WAIT, E, check_result, of_type, run_kernel, types
+from tests.serving import serving
 
 from pure_agent_loop import Agent, LLMError, OpenAIClient, QueryState, RetryConfig, TokenUsage
 from pure_agent_loop.compaction import Ladder
@@ -128,15 +128,8 @@ def wordless(limit):
         def log_message(self, *_):
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", sizes
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}/v1", sizes
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,25 @@ from pure_agent_loop.testing import ScriptedLLM, call, check_history
 # -- rules ----------------------------------------------------------------------------------------
 
 
+def test_a_policy_of_another_kind_is_asked_in_every_mode():
+    class Never(PermissionPolicy):
+        def suggest(self, tool, args, **about):
+            return Permission("deny", f"never {tool}")
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        raise AssertionError("it was made")
+
+    for mode in ("auto", "bypass"):
+        llm = ScriptedLLM([call("add", a=1, b=2), "ok"])
+        result = run_kernel(llm, tools=[add], permissions=Never(mode))
+        assert "never add" in tool_texts(result.messages)[0]
+    assert PermissionPolicy().is_open
+    assert not PermissionPolicy(rules=PermissionRules(allow=["add"])).is_open
+    assert not PermissionPolicy("ask").is_open
+
+
 @pytest.mark.parametrize(
     ("rule", "tool_name", "args", "fits"),
     [

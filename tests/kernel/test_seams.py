@@ -22,11 +22,20 @@ from tests.helpers import (
 from pure_agent_loop import Agent, LLMError, LLMResponse, LoopLimits, ToolCall, tool
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas, raw_call
 from pure_agent_loop.tool import ToolOutcome
 
 pytestmark = pytest.mark.anyio
+
+
+def test_a_kit_is_changed_in_fields_it_has():
+    kit = Kit(ScriptedLLM([]), name="one")
+    assert kit.changed(name="two", cwd="/") == replace(kit, name="two", cwd="/")
+    assert kit.name == "one"
+    with pytest.raises(TypeError, match="nothing"):
+        kit.changed(nothing=1)
 
 
 class Recording(MemoryJournal):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from pure_agent_loop import Agent, EventType, OpenAIClient
 from pure_agent_loop.llm.addresses import is_private
+from tests.serving import serving
 
 ACTIONS = [
     {"tool": "add", "arguments": {"a": 2, "b": 3}},
@@ -53,15 +53,8 @@ def llama(props: Any) -> Iterator[tuple[str, list[Any]]]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}/v1", seen
 
 
 def test_a_template_without_tools_gets_them_as_json_from_the_first_request():

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 from tests.helpers import add, check_result
 
-from pure_agent_loop import Agent, AIClient, ConfigError, LoopLimits, ModelSettings, Price, RunContext, tool
+from pure_agent_loop import (
+    Agent,
+    AgentOptions,
+    AIClient,
+    ConfigError,
+    LoopLimits,
+    ModelSettings,
+    Price,
+    RunContext,
+    tool,
+)
 from pure_agent_loop.llm.profiles import REQUEST_FIELDS
 from pure_agent_loop.runs.options import RequestFields
-from pure_agent_loop.runs.variants import AgentOptions
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, call
 
 
@@ -173,7 +182,6 @@ def test_a_clone_takes_what_an_agent_takes():
     said = {name: each.annotation for name, each in inspect.signature(Agent).parameters.items()}
     known = {name: each.__forward_arg__ for name, each in AgentOptions.__annotations__.items()}
     assert {**RequestFields.__annotations__, **said}.keys() == {*known, "output_type", "llm_kwargs"}
-    known["handoffs"] = known["handoffs"].replace("Member", "Agent")
     assert {name: known[name] for name in said.keys() & known} == {
         name: said[name] for name in said.keys() & known
     }

@@ -40,7 +40,7 @@ def give(agent="helper", prompt="do it", **more):
 
 
 def states(events):
-    return [event.data["task"]["state"] for event in of_type(events, E.TASK)]
+    return [event.data["task"]["state"] for event in of_type(events, E.TASK) if not event.part]
 
 
 def task_id(text):
@@ -58,6 +58,14 @@ def test_a_task_gives_its_answer_and_its_tokens_count():
     assert states(result.events) == ["running", "running", "running", "completed"]
     last = of_type(result.events, E.TASK)[-1].data["task"]
     assert (last["calls"], last["last_tool"], last["tokens"]) == (1, "look", 30)
+    parts = [event.part for event in of_type(result.events, E.TASK) if event.part]
+    assert [(each["tool"], each["input"], each["state"]) for each in parts] == [
+        ("look", {"at": "a"}, "running"),
+        ("look", {"at": "a"}, "completed"),
+    ]
+    assert {each["call_id"].partition(":")[0] for each in parts} == {last["id"]}
+    seen = next(event for event in of_type(result.events, E.TASK) if event.part).public()["data"]["part"]
+    assert "input" not in seen  # only of tools that may be looked into
 
 
 def test_two_tasks_in_the_background_bring_both_results():

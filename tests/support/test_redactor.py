@@ -81,6 +81,26 @@ class TestExactValues:
             "[secret removed]": ("[secret removed]", {"b": "[secret removed]"})
         }
 
+    @pytest.mark.parametrize(
+        "hide",
+        [
+            lambda text: text,
+            lambda text: {text: 1},
+            lambda text: {1: text},
+            lambda text: {"a": [{"b": (None, text)}, 2.5]},
+            lambda text: [{1, 2}, text],
+            lambda text: [type("Word", (str,), {})(text)],
+            lambda text: ["plain " * 10_000, text],
+        ],
+    )
+    def test_it_is_found_wherever_it_stands_in_a_value(self, hide):
+        redactor = Redactor(["s3cret-value"], env={})
+        shown = redactor.redact_value(hide("it is s3cret-value!"))
+        assert "s3cret" not in repr(shown)
+        assert "it is [secret removed]!" in repr(shown)
+        almost = hide("it is s3cret-valu!")
+        assert repr(redactor.redact_value(almost)) == repr(almost).replace("{1, 2}", "[1, 2]")
+
     @pytest.mark.parametrize("secrets", ["text", [1], {"a": None}])
     def test_secrets_that_are_none(self, secrets):
         with pytest.raises(ConfigError, match="secrets"):

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from typing_extensions import assert_type
+from typing_extensions import Unpack, assert_type
 
-from pure_agent_loop import Agent, AgentResult, LoopLimits, ModelSettings, Retry, RunContext, tool
+from pure_agent_loop import (
+    Agent,
+    AgentOptions,
+    AgentResult,
+    LoopLimits,
+    ModelSettings,
+    Retry,
+    RunContext,
+    tool,
+)
 from pure_agent_loop.toolsets import searchable
 
 
@@ -22,6 +31,13 @@ class Trip(TypedDict):
 
 class Bank:
     money = 1
+
+
+def make(**options: Unpack[AgentOptions]) -> Agent:
+    return Agent(**options)
+
+
+make(temperature=0.1, tools=[], sessions=None)
 
 
 def book(city: str) -> City:

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from pure_agent_loop import (
     Agent,
+    AgentOptions,
     AnyEvent,
     BaseLLMClient,
     BeforeTool,
@@ -97,6 +98,7 @@ teller.override(tools=[5])  # type: ignore[list-item] # no tool
 teller.conversation().send_sync("x", deps="money")  # type: ignore[call-overload] # other deps
 teller.conversation().send_sync("x", output_type=5)  # type: ignore[call-overload] # no type
 teller.conversation().send_stream_sync("x", deps=Shop())  # type: ignore[arg-type] # other deps
+AgentOptions(temprature=0.5)  # type: ignore[typeddict-unknown-key] # misspelled
 teller.clone(temprature=0.5)  # type: ignore[call-overload] # misspelled
 teller.clone(tool_attempts="2")  # type: ignore[call-overload] # no number
 teller.clone(output_type=5)  # type: ignore[call-overload] # no type

@@ -7,10 +7,9 @@ import json
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer, Status, deltas
+from tests.serving import serving
 from tests.toolbox.web import certificate
 
 from .talk import ask, client_of, counting, get_answer, get_error, run
@@ -178,16 +178,8 @@ def tls_server(context: ssl.SSLContext) -> Iterator[tuple[str, list[tuple[str, i
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"https://localhost:{server.server_port}/v1", came
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler, context) as port:
+        yield f"https://localhost:{port}/v1", came
 
 
 def test_certificates_are_checked_and_connections_kept(demanded, tmp_path: Path, monkeypatch):
@@ -259,7 +251,8 @@ def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
         "async def ask(url):\n"
         "    transport = transport_for({'api_key': 'k', 'base_url': url})\n"
         "    answer = await transport.post(BODY, {})\n"
-        "    print(len([piece async for piece in answer.aiter_bytes()]) > 0)\n"
+        "    print(len(await answer.read()) > 0)\n"
+        "    while await answer.read(): pass\n"
         "    await answer.aclose()\n"
         "with ScriptedServer(['a', 'b']) as server:\n"
         "    for closing in (True, False):\n"

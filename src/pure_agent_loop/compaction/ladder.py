@@ -14,7 +14,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ReadableTools, ResultFolder
-from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure, window_of
+from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure, window_in_step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, user_message
 from pure_agent_loop.support.text import safe_str
@@ -84,11 +84,11 @@ class LadderRun:
 
     async def compact(self, state: QueryState) -> None:
         """Shorten the history if the next request comes near the end of the window."""
-        tokens = measure(state, self._kit).tokens
+        tokens, _, _ = measure(state, self._kit)
         if tokens > WORTH_ASKING and not self._asked_for_window:
             self._asked_for_window = True
-            await find_window(self._kit)
-        limit = self._limit()
+            await find_window(state, self._kit)
+        limit = self._limit(state)
         if tokens > limit:
             await self._climb(state, limit)
 
@@ -96,11 +96,11 @@ class LadderRun:
         """Shorten the history after a refusal, whatever was thought of its length."""
         tokens = measure(state, self._kit).tokens
         self._ceiling = min(self._ceiling, self._settings.share * tokens)
-        await self._climb(state, min(self._limit(), int(FORCED_SHARE * tokens)))
+        await self._climb(state, min(self._limit(state), int(FORCED_SHARE * tokens)))
 
-    def _limit(self) -> int:
+    def _limit(self, state: QueryState) -> int:
         """Tokens above which the history is shortened."""
-        window = window_of(self._kit)
+        window = window_in_step(state, self._kit)
         if window is None:
             return int(min(self._settings.unknown_window_tokens, self._ceiling))
         options = self._kit.options

@@ -124,15 +124,16 @@ def _with_notice(units: list[Unit], gone: set[int], tokens: int, prompts: Prompt
 
 def _shortened(messages: list[Message], room: int) -> list[Message]:
     """Texts and arguments cut to ever shorter pieces until it fits; the newest question stays whole."""
-    shorter = messages
-    for limit in _LIMITS:
-        shorter = joined(
+    units = units_of(messages)
+    free = room - sum(unit.tokens for unit in units if unit.fixed)
+    for limit in _LIMITS if free > 0 else _LIMITS[-1:]:
+        cut = [
             unit if unit.fixed else unit._replace(messages=[_short(each, limit) for each in unit.messages])
-            for unit in units_of(messages)
-        )
-        if estimate(shorter) <= room:
+            for unit in units
+        ]
+        if estimate(joined(unit for unit in cut if not unit.fixed)) <= free:
             break
-    return shorter
+    return joined(cut)
 
 
 def _short(message: Message, limit: int) -> Message:

@@ -126,8 +126,13 @@ class DoomLedger:
 
     def find(self, call: ToolCall) -> Made | None:
         """The entry of a call of the newest answer, or None if there is none, or none any more."""
-        wanted = (self.turn, _digest(call.id))
-        return next((made for made in self.window if (made.turn, made.id) == wanted), None)
+        if not self.window or self.window[-1].turn != self.turn:
+            return None
+        wanted = _digest(call.id)
+        for made in self.window:
+            if made.turn == self.turn and made.id == wanted:
+                return made
+        return None
 
 
 _PLAIN = ("last", "count", "turn", "text", "texts")
@@ -207,11 +212,11 @@ def note_result(
     Returns:
         ``run``, or ``warn`` when the result shows a repetition the model should be told about.
     """
-    made = ledger.find(call)
+    made = None if threshold is None else ledger.find(call)
     if threshold is None or made is None or made.kind != "open":
         return RUN
     outcome = _digest(f"{is_error} {text}")
-    made.news = all((before.call, before.outcome) != (made.call, outcome) for before in ledger.window)
+    made.news = (made.call, outcome) not in {(before.call, before.outcome) for before in ledger.window}
     made.outcome, made.kind = outcome, "error" if is_error else "done"
     made.shape = _shape_of(made, call, text)
     verdict = made.keep(_warning(ledger, made, max(2, threshold)))

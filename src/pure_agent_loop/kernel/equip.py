@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -39,10 +38,11 @@ def equipped(state: QueryState, kit: Kit) -> Kit:
     folder = ResultFolder(kit.results.folder)
     tasks, compactor = able(background_of(kit), KnowsRun), able(kit.compactor, KnowsKit)
     if tasks is not None:  # before the rest: what it begins is equipped by itself
-        kit = replace(kit, background=tasks.with_run(state, kit))
-    kit = with_toolsets(kit)
-    kit = replace(kit, tools=ReadableTools(kit.tools, folder, result_chars(kit), kit.prompts))
-    return kit if compactor is None else replace(kit, compactor=compactor.with_kit(kit))
+        kit = kit.changed(background=tasks.with_run(state, kit))
+    tools = with_toolsets(kit).tools
+    reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
+    kit = kit.changed(tools=reading, silence=Interrupt(keeps_timer=True))
+    return kit if compactor is None else kit.changed(compactor=compactor.with_kit(kit))
 
 
 def background_of(kit: Kit) -> Background | None:
@@ -54,7 +54,7 @@ def with_toolsets(kit: Kit) -> Kit:
     """The kit with toolsets that can be listed for each step of one run."""
     if isinstance(kit.tools, RunTools) or not kit.tools.toolsets:
         return kit
-    return replace(kit, tools=RunTools(kit.tools, kit.prompts))
+    return kit.changed(tools=RunTools(kit.tools, kit.prompts))
 
 
 def _run_tools(kit: Kit) -> RunTools | None:
@@ -84,7 +84,9 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
 
 
 async def leave_tools(kit: Kit) -> None:
-    """Leave the toolsets of a run."""
+    """Leave the toolsets of a run, and what watched it."""
+    if kit.silence is not None:
+        kit.silence.close()
     tools = _run_tools(kit)
     if tools is not None:
         await tools.leave()

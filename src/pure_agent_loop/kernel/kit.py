@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pure_agent_loop.budget import Budget
-from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -122,16 +122,17 @@ async def emit_nothing(event: Event) -> None:
 
 def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
     """Take what work outside the loop used into the account of the run, and into its budget."""
-    spent = spent or {}
+    if not spent:
+        return
     usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
     cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
     state.count(usage, cost)
     state.ledger.tool_calls += calls
-    if spent and kit.budget is not None and not spent.get("in_budget"):
+    if kit.budget is not None and not spent.get("in_budget"):
         kit.budget.add(tokens=usage.total_tokens, tool_calls=calls, cost=cost)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kit:
     """What a run works with."""
 
@@ -205,5 +206,19 @@ class Kit:
     """Writes the system prompt; None where it is a text."""
     lead_each_step: bool = False
     """Whether it does so for each step, not only for each run."""
+    silence: Interrupt | None = None
+    """Watches for silence of the model, one request after the other; None before the run has begun."""
     opening: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
+
+    def changed(self, **fields: Any) -> Kit:
+        """The same with other fields. Each run does so a few times, and `replace` looks at every field.
+
+        Raises:
+            TypeError: There is no such field.
+        """
+        kit = object.__new__(Kit)
+        kit.__dict__.update(self.__dict__, **fields)
+        if len(kit.__dict__) != len(self.__dict__):
+            raise TypeError(f"A kit has no {', '.join(fields.keys() - self.__dict__.keys())}.")
+        return kit

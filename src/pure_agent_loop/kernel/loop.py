@@ -5,7 +5,7 @@ from __future__ import annotations
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.equip import end_background, equipped, list_tools, spoken
+from pure_agent_loop.kernel.equip import end_background, equipped, list_tools
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.part_events import end_open_parts
@@ -18,41 +18,43 @@ from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, WAITING
+from pure_agent_loop.support.language import speaking
 from pure_agent_loop.support.text import safe_str
 
 
-@spoken
 async def run_loop(state: QueryState, kit: Kit) -> None:
     """Drive `state` until it has a stop reason. Events go to ``kit.emit``; failures end in the state.
 
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
-    checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
-    state.deadline, kit = checker.deadline, equipped(state, kit)
-    try:
-        await kit.emit(Event.loop_start(state.task, kit.name))
-        with Interrupt() as block:
-            block.on(kit.cancel_token)
-            for notice in kit.opening:
-                await kit.emit(Event.notice(0, notice))
-            await write_lead(state, kit, begins=True)
-            while state.stop_reason is None and not _is_cancelled(kit):
-                await _take_step(state, kit, checker)
-        if block.fired or _is_cancelled(kit):
+    with speaking(kit.prompts):  # its tools and its judges, too
+        checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
+        state.deadline, kit = checker.deadline, equipped(state, kit)
+        try:
+            await kit.emit(Event.loop_start(state.task, kit.name))
+            with Interrupt() as block:
+                block.on(kit.cancel_token)
+                for notice in kit.opening:
+                    await kit.emit(Event.notice(0, notice))
+                await write_lead(state, kit, begins=True)
+                while state.stop_reason is None and not _is_cancelled(kit):
+                    await _take_step(state, kit, checker)
+            if block.fired or _is_cancelled(kit):
+                state.stop("cancelled")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the reader as an event
+            await _fail(error, state, kit)
+        except BaseException:  # cancelled, or the program is ending
             state.stop("cancelled")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the reader as an event
-        await _fail(error, state, kit)
-    except BaseException:  # cancelled, or the program is ending
-        state.stop("cancelled")
-        raise
-    finally:
-        checker.note_time()
-        await _end(state, kit)
+            raise
+        finally:
+            checker.note_time()
+            await _end(state, kit)
 
 
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
-    await list_tools(state, kit)
+    if kit.tools.changes:
+        await list_tools(state, kit)
     if not state.pending:  # else the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)
@@ -72,7 +74,8 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     """May the run go on? Is there anything new? Does it fit?"""
-    verdict, incoming = checker.check(), [*state.take_held(), *kit.journal.take(kit.inbox)]
+    verdict, held = checker.check(), state.take_held() if state.held else []
+    incoming = [*held, *kit.journal.take(kit.inbox)]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
     for each in incoming:
@@ -85,14 +88,15 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if reason:
         state.begin_closing(reason, kit.prompts)
     state.begin_step()
-    await write_lead(state, kit)
+    if kit.lead is not None:
+        await write_lead(state, kit)
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
     for each in incoming:
         await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
     await kit.compactor.compact(state)
-    spent = checker.passed_by(TokenUsage.zero(), model_of(kit.client))
+    spent = checker.counts and checker.passed_by(TokenUsage.zero(), model_of(kit.client))
     if spent:  # by a summary
         state.end_unanswered(spent, kit.prompts)
 
@@ -100,6 +104,8 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
     """Why the next answer has to be the last one, if it has to, and whether there is room for it."""
     reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
+    if not checker.counts:
+        return reason, True
     model = model_of(kit.client)
     needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # the first is always asked
     full = checker.passed_by(needed, model)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
@@ -14,8 +13,8 @@ from pure_agent_loop.kernel.doom import note_answer
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
 from pure_agent_loop.kernel.part_events import AnswerParts
-from pure_agent_loop.kernel.redacting import Veil
-from pure_agent_loop.kernel.request import Request, build_request, is_typed, may_call
+from pure_agent_loop.kernel.redacting import veil_of
+from pure_agent_loop.kernel.request import Request, build_request, is_typed
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.window import guess
 from pure_agent_loop.llm.base import model_of, stream_of
@@ -38,16 +37,21 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
         LLMError: No answer could be had. What was written of it is kept only if the run was cancelled.
     """
     call, response = await _ask(state, kit)
-    await call.parts.end("completed")
-    await note_length(response, state, kit)
+    if call.parts.open is not None:
+        await call.parts.end("completed")
+    guessed = guess(state, call.request.tools)
+    await note_length(response, guessed, state, kit)
     usage = response.usage or usage_of(_prompt_tokens(state), response)
-    cost = charge(usage, kit)
-    _take_in(response, usage, cost, state, kit)
+    _take_in(response, usage, guessed, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
     if said.action == "stop" and not state.pending:
         state.must_close = "doom_loop"
-    _count_calls(state, kit)
-    await _tell(response, state.step, kit)
+    if kit.limits.max_tool_calls is not None or kit.budget is not None:
+        _count_calls(state, kit)
+    if response.reasoning_content and kit.emit_reasoning:
+        await kit.emit(Event.reasoning(state.step, response.reasoning_content))
+    if response.content:
+        await kit.emit(Event.thought(state.step, response.content))
     await call.parts.open_calls()
     return response
 
@@ -70,9 +74,10 @@ def _prompt_tokens(state: QueryState) -> int:
     return lead + state.context.estimate(state.messages)
 
 
-def _take_in(response: LLMResponse, usage: TokenUsage, cost: float, state: QueryState, kit: Kit) -> None:
-    guessed, before = guess(state, kit), len(state.messages)
-    state.add_response(response, usage, cost=cost, tools_offered=may_call(state, kit) or not len(kit.tools))
+def _take_in(response: LLMResponse, usage: TokenUsage, guessed: int, state: QueryState, kit: Kit) -> None:
+    before = len(state.messages)
+    offered = kit.tool_rounds is None or state.tool_rounds < kit.tool_rounds or not kit.tools
+    state.add_response(response, usage, cost=charge(usage, kit), tools_offered=offered)
     if is_of_one_request(response):
         state.context.note(usage, guessed, len(state.messages), kept=len(state.messages) > before)
 
@@ -81,8 +86,9 @@ async def _ask(state: QueryState, kit: Kit) -> tuple[_ModelCall, LLMResponse]:
     for key in ("model", "model:shortened"):
         call = _ModelCall(state, kit)
         try:
-            return call, await call.answer(f"{state.step}:{key}")
+            return call, await call.answer(f"{call.step}:{key}")
         except LLMError as error:
+            state.window = 0  # a client may have learned it from this
             overflow = as_overflow(error, state, kit)
             if overflow is None:
                 raise
@@ -93,13 +99,6 @@ async def _ask(state: QueryState, kit: Kit) -> tuple[_ModelCall, LLMResponse]:
     raise AssertionError("make_room says yes only once a step")
 
 
-async def _tell(response: LLMResponse, step: int, kit: Kit) -> None:
-    if response.reasoning_content and kit.emit_reasoning:
-        await kit.emit(Event.reasoning(step, response.reasoning_content))
-    if response.content:
-        await kit.emit(Event.thought(step, response.content))
-
-
 class _ModelCall:
     """One request and its repetitions."""
 
@@ -108,20 +107,22 @@ class _ModelCall:
         self.parts = AnswerParts(state, kit)
         self.shown = False
         self._assembler = Assembler()
-        self._veil = Veil(kit.redactor)
-        self._is_typed = is_typed(state, kit)
-        self._partial = self._new_partial(kit)
-        self._state = state
-        self._kit = kit
+        self._veil = veil_of(kit.redactor)
+        self._partial: PartialOutput | None = None
+        self._is_typed = kit.output is not None and is_typed(state, kit)
+        self._state, self._kit, self.step = state, kit, state.step
+        if self._is_typed:
+            self._begin_typed()
 
-    def _new_partial(self, kit: Kit) -> PartialOutput | None:
-        return kit.output.partial() if kit.output is not None and self._is_typed else None
+    def _begin_typed(self) -> None:
+        self._partial = None if self._kit.output is None else self._kit.output.partial()
 
     async def answer(self, key: str) -> LLMResponse:
         try:
             return await self._kit.journal.effect(key, self._run)
         except asyncio.CancelledError:
-            partial = self._veil.whole(self._assembler.partial())
+            partial = self._assembler.partial()
+            partial = partial if self._veil is None else self._veil.whole(partial)
             cost = 0.0 if partial.usage is None else charge(partial.usage, self._kit)
             self._state.keep_partial(partial, cost=cost)
             await self.parts.end("error")
@@ -133,14 +134,15 @@ class _ModelCall:
             await self.parts.end("error")
             raise client_failure(error) from error
 
-    async def _run(self) -> LLMResponse:
+    def _run(self) -> Awaitable[LLMResponse]:
         handler = RetryHandler(self._kit.retry, self._kit.clock)
-        return await handler.execute(self._once, on_retry=self._on_retry)
+        return handler.execute(self._once, on_retry=self._on_retry)
 
     async def _on_retry(self, attempt: RetryAttempt) -> None:
         discard, self.shown = self.shown, False
-        self._assembler, self._veil = Assembler(), Veil(self._kit.redactor)
-        self._partial = self._new_partial(self._kit)
+        self._assembler, self._veil = Assembler(), veil_of(self._kit.redactor)
+        if self._is_typed:
+            self._begin_typed()
         await self.parts.end("error")
         await tell_retry(attempt, self._state, self._kit, discard=discard)
 
@@ -149,14 +151,16 @@ class _ModelCall:
         if self._is_typed:
             response, text = answered(response)
             await self._show(Delta(text))
-        await self._show_delta(self._veil.rest())
+        if self._veil is None:
+            return response
+        await self._show_clean(self._veil.rest())
         return self._veil.whole(response)
 
-    async def _show(self, delta: Delta) -> None:
-        await self._show_delta(self._veil.over(delta))
+    def _show(self, delta: Delta) -> Awaitable[None]:
+        return self._show_clean(delta if self._veil is None else self._veil.over(delta))
 
-    async def _show_delta(self, delta: Delta) -> None:
-        emit, step = self._kit.emit, self._state.step
+    async def _show_clean(self, delta: Delta) -> None:
+        emit, step = self._kit.emit, self.step
         if delta.notice:
             await emit(Event.notice(step, delta.notice))
         if delta.reasoning and self._kit.emit_reasoning:
@@ -204,22 +208,28 @@ async def listen(
         LLMError: There was no whole answer, or silence for too long.
     """
     patience, begun = kit.timeouts.first_byte, False
-    with Interrupt() as silence:
+    watch = kit.silence if kit.silence is not None and kit.silence.is_free else Interrupt()
+    with watch as silence:
         silence.after(patience)
         stream = stream_of(kit.client, request.messages, request.tools, request.options)
-        async with aclosing(stream) as deltas:
-            async for delta in deltas:
+        try:
+            async for delta in stream:
                 if begun and delta == _NOTHING:
                     continue  # keep-alives are no progress
-                silence.after(None)  # a slow reader is not a silent server
-                await show(assembler.feed(delta))
+                seen = assembler.feed(delta)
+                if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
+                    silence.deadline = 0.0  # a slow reader is not a silent server
+                    await show(seen)
                 patience, begun = kit.timeouts.idle, True
                 silence.after(patience)
+        finally:
+            await stream.aclose()
     if silence.fired:
         rest = "the rest" if begun else "the beginning"
         message = f"The server was silent for {patience:g} s while {rest} of its answer was awaited."
         raise LLMError(message, kind="timeout")
-    await show(assembler.flush())
+    if (held_back := assembler.flush()) != _NOTHING:
+        await show(held_back)
     return assembler.finish()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit, force
+from pure_agent_loop.kernel.request import offered_tools
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.window import guess, window_of
+from pure_agent_loop.kernel.window import guess, window_in_step
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.llm.values import get
@@ -25,7 +26,7 @@ def as_overflow(error: LLMError, state: QueryState, kit: Kit) -> LLMError | None
         return error
     if not _is_bare_refusal(error):
         return None
-    tokens, window = guess(state, kit), window_of(kit)
+    tokens, window = guess(state, offered_tools(state, kit)), window_in_step(state, kit)
     if tokens <= (SUSPECT_TOKENS if window is None else SUSPECT_SHARE * window):
         return None
     message = (
@@ -56,17 +57,14 @@ async def make_room(state: QueryState, kit: Kit) -> bool:
     return sum(map(estimate_message, state.messages)) < before
 
 
-async def note_length(response: LLMResponse, state: QueryState, kit: Kit) -> None:
-    """Compare the server's count with our guess, before the answer is taken in; tell if much is missing."""
+async def note_length(response: LLMResponse, tokens: int, state: QueryState, kit: Kit) -> None:
+    """Tell if the server counted much less than our guess for the request."""
     usage = response.usage
-    if usage is None or usage.estimated or not is_of_one_request(response):
+    if usage is None or usage.estimated or not 0 < usage.prompt_tokens < CUT_SHARE * tokens:
         return
-    window = window_of(kit)
-    if window is None:
-        return
-    tokens = guess(state, kit)
-    is_cut = tokens > FULL_SHARE * window and 0 < usage.prompt_tokens < CUT_SHARE * tokens
-    if not is_cut or SILENT in state.auto_compact_tracking:
+    window = window_in_step(state, kit)
+    is_full = window is not None and tokens > FULL_SHARE * window
+    if not is_full or SILENT in state.auto_compact_tracking or not is_of_one_request(response):
         return
     state.auto_compact_tracking[SILENT] = {"acted": 1, "saved": 0}
     await kit.emit(

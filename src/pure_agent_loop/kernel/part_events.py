@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import Any
+
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.parts import Part, PartState, PartType
+from pure_agent_loop.parts import PartState, PartType, moved, new_part
 
 
 class AnswerParts:
@@ -20,67 +23,64 @@ class AnswerParts:
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self._state = state
         self._kit = kit
-        self._open: Part | None = None
+        self._step = state.step
         self._written: list[str] = []
         self._count = 0
         self._message_id = f"msg_{state.answers}"
+        self.open: dict[str, Any] | None = None
+        """What is being written."""
 
     async def write(self, kind: PartType, text: str) -> None:
         """More of one kind; another kind that was being written is complete."""
-        if self._open is None or self._open.type != kind:
+        if self.open is None or self.open["type"] != kind:
             await self.end("completed")
-            self._open = self._new(kind)
-            await self._emit(self._open)
-            self._open = self._open.to("running", self._kit.clock.now())
-            await self._emit(self._open)
+            self._count += 1
+            now, name = self._kit.clock.now(), f"{self._message_id}.{self._count}"
+            part = new_part(name, self._message_id, kind, now, session_id=self._state.session_id)
+            self.open = running = moved(part, "running", now)
+            await _tell(part, self._step, self._kit)
+            await _tell(running, self._step, self._kit)
         self._written.append(text)
 
     async def end(self, state: PartState) -> None:
         """What was being written is complete, or taken back."""
-        part, self._open = self._open, None  # first: it is not ended twice, even if telling it fails
+        part, self.open = self.open, None  # first: it is not ended twice, even if telling it fails
         if part is not None:
             output, self._written = "".join(self._written), []
-            await self._emit(part.to(state, self._kit.clock.now(), output))
+            await _tell(moved(part, state, self._kit.clock.now(), output), self._step, self._kit)
 
     async def open_calls(self) -> None:
         """The answer is whole: each of its calls is a part that is pending."""
         for call in self._state.pending:
             self._state.parts[call.id] = part = _call_part(call, self._message_id, self._state, self._kit)
-            await self._emit(part)
-
-    def _new(self, kind: PartType) -> Part:
-        self._count += 1
-        part_id = f"{self._message_id}.{self._count}"
-        now = self._kit.clock.now()
-        return Part(part_id, self._state.session_id, self._message_id, kind, created=now)
-
-    async def _emit(self, part: Part) -> None:
-        await _tell(part, self._state, self._kit)
+            await _tell(part, self._step, self._kit)
 
 
-async def _tell(part: Part, state: QueryState, kit: Kit) -> None:
+def _tell(part: dict[str, Any], step: int, kit: Kit) -> Awaitable[None]:
     """A change is recorded, then told. What was said or given out stands in other records."""
-    when = part.ended or part.started or part.created
-    about = {"id": part.id, "type": part.type, "state": part.state, "time": when}
-    kit.journal.note_part({**about, "call_id": part.call_id, "tool": part.tool} if part.call_id else about)
-    await kit.emit(Event.part(state.step, part.to_dict()))
+    when = part["ended"] or part["started"] or part["created"]
+    about = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
+    if part["call_id"]:
+        about |= {"call_id": part["call_id"], "tool": part["tool"]}
+    kit.journal.note_part(about)
+    return kit.emit(Event.part(step, part))
 
 
-def _call_part(call: ToolCall, message_id: str, state: QueryState, kit: Kit) -> Part:
-    return Part(
+def _call_part(call: ToolCall, message_id: str, state: QueryState, kit: Kit) -> dict[str, Any]:
+    return new_part(
         f"{message_id}.{call.id}",
-        state.session_id,
         message_id,
         "tool",
+        kit.clock.now(),
+        session_id=state.session_id,
         tool=call.name,
         call_id=call.id,
-        input=call.arguments,
-        created=kit.clock.now(),
+        given=call.arguments,
     )
 
 
 async def change_part(
-    state: QueryState, kit: Kit, call_id: str, to: PartState, output: str | None = None
+    state: QueryState, kit: Kit, call_id: str, to: PartState, output: str | None = None, *, step: int
 ) -> None:
     """A call's part goes on to another state."""
     part = state.parts.get(call_id)
@@ -89,11 +89,10 @@ async def change_part(
         if call is None:
             return
         part = _call_part(call, f"msg_{state.answers}", state, kit)
-    part = part.to(to, kit.clock.now(), output)
-    state.parts[call_id] = part
-    if part.ended is not None:
+    state.parts[call_id] = part = moved(part, to, kit.clock.now(), output)
+    if part["ended"] is not None:
         del state.parts[call_id]
-    await _tell(part, state, kit)
+    await _tell(part, step, kit)
 
 
 async def end_open_parts(state: QueryState, kit: Kit) -> None:
@@ -106,4 +105,4 @@ async def end_open_parts(state: QueryState, kit: Kit) -> None:
         if m["role"] == "tool"
     }
     for call_id in list(state.parts):
-        await change_part(state, kit, call_id, "error", results.get(call_id, ""))
+        await change_part(state, kit, call_id, "error", results.get(call_id, ""), step=state.step)

@@ -83,11 +83,18 @@ class PermissionLedger:
         self.rulings[call.id] = ruling
         return ruling
 
+    def is_too_many(self, call_id: str) -> bool:
+        """True if a pending call is not made because no more were left."""
+        ruling = self.rulings.get(call_id)
+        return ruling is not None and ruling.kind == NO_CALLS_LEFT
+
     def count_round(self, calls: Sequence[ToolCall]) -> None:
         """Note whether any of these calls was allowed; see `denied_rounds`."""
-        rulings = [self.rulings[call.id] for call in calls]
-        allowed = any(ruling.behavior == "allow" for ruling in rulings)
-        refused = any(ruling.kind == "PermissionDenied" for ruling in rulings)
+        allowed, refused = False, False
+        for call in calls:
+            ruling = self.rulings[call.id]
+            allowed = allowed or ruling.behavior == "allow"
+            refused = refused or ruling.kind == "PermissionDenied"
         self.denied_rounds = self.denied_rounds + 1 if refused and not allowed else 0
 
     def forget_refusals(self) -> None:

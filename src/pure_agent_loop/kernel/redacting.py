@@ -16,19 +16,16 @@ class Veil:
     """For one answer.
 
     Args:
-        redactor: Knows the secrets; None lets everything through.
+        redactor: Knows the secrets.
     """
 
-    def __init__(self, redactor: Redactor | None) -> None:
-        self._redactor = redactor if redactor else None
-        self._text = redactor.stream() if redactor else None
-        self._reasoning = redactor.stream() if redactor else None
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._text, self._reasoning = redactor.stream(), redactor.stream()
         self._calls: dict[int | None, StreamRedactor] = {}
 
     def over(self, delta: Delta) -> Delta:
         """A piece as it may be shown."""
-        if self._redactor is None or self._text is None or self._reasoning is None:
-            return delta
         text = self._text.feed(delta.text) if delta.text else delta.text
         reasoning = self._reasoning.feed(delta.reasoning) if delta.reasoning else delta.reasoning
         calls = tuple(map(self._call, delta.tool_calls)) if delta.tool_calls else ()
@@ -38,16 +35,12 @@ class Veil:
 
     def rest(self) -> Delta:
         """What was held back: the answer is over."""
-        if self._text is None or self._reasoning is None:
-            return Delta()
         calls = ((index, stream.flush()) for index, stream in self._calls.items())
         parts = tuple(ToolCallDelta(index=index, arguments=rest) for index, rest in calls if rest)
         return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
 
     def whole(self, response: LLMResponse) -> LLMResponse:
         """The answer as it may enter the history; the arguments of its calls stay as they are."""
-        if self._redactor is None:
-            return response
         content = self._redactor.redact_value(response.content)
         reasoning = self._redactor.redact_value(response.reasoning_content)
         if content is response.content and reasoning is response.reasoning_content:
@@ -55,10 +48,15 @@ class Veil:
         return replace(response, content=content, reasoning_content=reasoning)
 
     def _call(self, part: ToolCallDelta) -> ToolCallDelta:
-        if self._redactor is None or not isinstance(part.arguments, str):
+        if not isinstance(part.arguments, str):
             return part
         stream = self._calls.setdefault(part.index, self._redactor.stream())
         return replace(part, arguments=stream.feed(part.arguments))
+
+
+def veil_of(redactor: Redactor | None) -> Veil | None:
+    """What the next answer needs; None if nothing is known that could be in it."""
+    return None if redactor is None or redactor.is_empty else Veil(redactor)
 
 
 def _cleaned(event: AnyEvent, redactor: Redactor) -> AnyEvent:
@@ -73,7 +71,7 @@ def _cleaned(event: AnyEvent, redactor: Redactor) -> AnyEvent:
 
 def veiled(emit: Emit, redactor: Redactor | None) -> Emit:
     """A way out for events whose data hold no known secret."""
-    if redactor is None:
+    if redactor is None or redactor.is_empty:
         return emit
 
     async def veil(event: AnyEvent) -> None:

@@ -37,10 +37,11 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
-    tools = offered_tools(state, kit)
-    if is_typed(state, kit) and kit.output is not None:
+    allowed = may_call(state, kit)
+    tools = _offered(state, kit, allowed=allowed)
+    if kit.output is not None and is_typed(state, kit):
         options = {**options, "response_format": kit.output.response_format}
-    if (tools or len(kit.tools)) and not may_call(state, kit):
+    if not allowed and (tools or kit.tools):
         options = {key: value for key, value in options.items() if key not in _OF_CALLS}
         options = {**options, "tool_choice": NO_CALLS} if tools else options
     return Request(messages, tools, options)
@@ -53,8 +54,8 @@ def is_typed(state: QueryState, kit: Kit) -> bool:
 
 def may_call(state: QueryState, kit: Kit) -> bool:
     """True if the next answer may hold calls of tools that there are."""
-    used_up = kit.tool_rounds is not None and state.tool_rounds >= kit.tool_rounds
-    return not state.closing and not used_up and bool(len(kit.tools))
+    has_rounds = kit.tool_rounds is None or state.tool_rounds < kit.tool_rounds
+    return not state.closing and has_rounds and bool(kit.tools)
 
 
 def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
@@ -63,9 +64,13 @@ def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
     Where none may be called they are still there if the history holds calls: servers refuse one without. Of
     an agent that has no tools, they are made from the names of these calls.
     """
-    if not may_call(state, kit):
+    return _offered(state, kit, allowed=may_call(state, kit))
+
+
+def _offered(state: QueryState, kit: Kit, *, allowed: bool) -> list[dict[str, Any]] | None:
+    if not allowed:
         made = [each for m in state.messages for each in m.get("tool_calls") or ()]
-        if not len(kit.tools):
+        if not kit.tools:
             return [_named(name) for name in dict.fromkeys(each["function"]["name"] for each in made)] or None
         if not made:
             return None

@@ -20,7 +20,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.permission_ledger import NO_CALLS_LEFT, PermissionLedger, Ruling
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
 from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
@@ -35,7 +35,6 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
@@ -108,23 +107,23 @@ class QueryState:
     """What ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
     """The output itself. Not part of the plain form."""
-    parts: dict[str, Part] = field(default_factory=dict, compare=False, repr=False)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """The calls' parts that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
     """When the time is up, on the run's clock. Not part of the plain form."""
+    window: int | None = field(default=0, compare=False, repr=False)
+    """Tokens of the model's window, None if nobody knows, 0 before it was asked for in this step."""
+    step: int = field(default=0, init=False, compare=False, repr=False)
+    """Number of the step the run is in, from 1. The last answer after a limit is one more."""
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.step = self.ledger.steps + bool(self.closing)
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
 
     def __repr__(self) -> str:
         how = self.stop_reason or "running"
         return f"<QueryState {how}: step {self.step}, {len(self.messages)} messages>"
-
-    @property
-    def step(self) -> int:
-        """Number of the step the run is in, from 1. The last answer after a limit is one more."""
-        return self.ledger.steps + bool(self.closing)
 
     @property
     def turn_count(self) -> int:
@@ -160,14 +159,14 @@ class QueryState:
     def begin_step(self) -> None:
         """Count one more step, unless it is the last answer after a limit."""
         if not self.closing:
-            self.ledger.steps += 1
-        self.awaiting, self.has_attempted_reactive_compact = True, False
+            self.ledger.steps = self.step = self.ledger.steps + 1
+        self.awaiting, self.has_attempted_reactive_compact, self.window = True, False, 0
         self.answers += 1
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
         """Ask for the last answer without tools, because of a hard limit."""
         why = prompts.stopped.get(reason, reason)
-        self.closing, self.must_close = reason, ""
+        self.closing, self.must_close, self.step = reason, "", self.ledger.steps + 1
         self.answer.note = prompts.final_note.format(why=why)
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
@@ -190,15 +189,17 @@ class QueryState:
             tools_offered: False if what looks like a call is none.
         """
         self.awaiting = False
+        self.window = self.window or 0  # a client may have learnt it along with the answer
         self.count(usage, cost)
-        if self.closing or not tools_offered:
-            response = replace(response, tool_calls=[])
-        else:
-            calls = [self._with_unique_id(call) for call in response.tool_calls]
-            response = response if calls == response.tool_calls else replace(response, tool_calls=calls)
+        calls = []
+        for call in response.tool_calls if tools_offered and not self.closing else ():
+            call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
+            calls.append(call if call_id == call.id else replace(call, id=call_id))
+        if calls != response.tool_calls:
+            response = replace(response, tool_calls=calls)
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
-        self.pending = list(response.tool_calls)
+        self.pending = calls
         self.results, self.media, self.permissions.rulings = {}, {}, {}
         self.answer.take(response)
 
@@ -234,10 +235,12 @@ class QueryState:
         if parts:
             self.media[call_id] = parts
         if len(self.results) == len(self.pending):
-            self.messages.extend(tool_message(call.id, self.results[call.id]) for call in self.pending)
-            self.messages += media_message((call.name, self.media.get(call.id, ())) for call in self.pending)
-            rulings = self.permissions.rulings.values()
-            self.ledger.tool_calls += len(self.pending) - sum(each.kind == NO_CALLS_LEFT for each in rulings)
+            for call in self.pending:
+                self.messages.append(tool_message(call.id, self.results[call.id]))
+                self.ledger.tool_calls += not self.permissions.is_too_many(call.id)
+            if self.media:
+                given = [(call.name, self.media.get(call.id, ())) for call in self.pending]
+                self.messages += media_message(given)
             self.drop_calls()
             self.tool_rounds += 1
             self.transition_reason = "tool_results"
@@ -259,17 +262,18 @@ class QueryState:
         """
         asked = {question.call_id: question for question in self.questions}
         check_waits("question", call_id, asked)
-        self.rule(call_id, as_answer(verdict), asked[call_id].args)
+        call = next(each for each in self.pending if each.id == call_id)
+        self.rule(call, as_answer(verdict), asked[call_id].args)
 
     def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
         """Bring the result of one of the `open_calls`, text or JSON; a `ConfigError` if none awaits it."""
         self.tools.give(call_id, result, is_error=is_error)
 
-    def rule(self, call_id: str, permission: Permission, args: dict[str, Any]) -> Ruling:
+    def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
         """Write down what was decided about a pending call."""
         if permission.behavior == "deny" and permission.interrupt:
             self.must_close = "permission_denied"
-        return self.permissions.rule(next(c for c in self.pending if c.id == call_id), permission, args)
+        return self.permissions.rule(call, permission, args)
 
     # -- the run ends -------------------------------------------------------------------------------
 
@@ -320,7 +324,7 @@ class QueryState:
         if self.stop_reason in WAITING:  # it goes on in the middle of a step: what was decided in it holds
             self.stop_reason = None
             return
-        self.stop_reason, self.closing, self.must_close = None, "", ""
+        self.stop_reason, self.closing, self.must_close, self.step = None, "", "", self.ledger.steps
         self.answer.note, self.permissions.denied_rounds = "", 0
         self.awaiting, self.failure, self.corrections = False, None, 0
         if not self.pending:
@@ -340,7 +344,7 @@ class QueryState:
         Args:
             waiting: The result of a call that has none yet.
         """
-        return to_wire(self.full_history(waiting))
+        return to_wire(self.full_history(waiting) if self.pending else self.messages)
 
     def full_history(self, waiting: str = "") -> list[Message]:
         """The same with `meta`, which holds the thinking."""
@@ -356,16 +360,12 @@ class QueryState:
             **self.answer.to_dict(),
             "results": dict(self.results),
             **({"media": dict(self.media)} if self.media else {}),
-            "ledger": self.ledger.to_dict(),
-            "doom": self.doom.to_dict(),
-            "context": self.context.to_dict(),
+            **{name: getattr(self, name).to_dict() for name in _LEDGERS},
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
-            "usage": self.usage.to_dict(),
             "pending": [call.to_dict() for call in self.pending],
             **self.permissions.to_dict(),
             "held": [list(each) for each in self.held],
             "handed_to": list(self.handed_to),
-            "tools": self.tools.to_dict(),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
         }
@@ -380,31 +380,25 @@ class QueryState:
         try:
             state = cls(
                 **{name: data[name] for name in _PLAIN if name in data or name not in _LATER},
+                **{
+                    n: kind.from_dict(data[n]) for n, kind in _LEDGERS.items() if n in data or n not in _LATER
+                },
                 messages=list(data["messages"]),
                 output=data.get("output"),
                 answer=Answer.from_dict(data),
                 results=dict(data["results"]),
                 media=dict(data.get("media", {})),
-                ledger=LimitLedger.from_dict(data["ledger"]),
-                doom=DoomLedger.from_dict(data["doom"]),
-                context=ContextLedger.from_dict(data["context"]),
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
-                usage=TokenUsage.from_dict(data["usage"]),
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
                 permissions=PermissionLedger.from_dict(data),
                 held=[Incoming(*each) for each in data["held"]],
                 handed_to=list(data.get("handed_to", ())),
-                tools=ToolLedger.from_dict(data["tools"]) if "tools" in data else ToolLedger(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _no_state(f"{type(error).__name__}: {error}") from error
         if wrong := mistyped(state, cls):
             raise _no_state(wrong)
         return state
-
-    def _with_unique_id(self, call: ToolCall) -> ToolCall:
-        call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
-        return call if call_id == call.id else replace(call, id=call_id)
 
 
 def _no_state(wrong: str) -> ConfigError:
@@ -414,6 +408,12 @@ def _no_state(wrong: str) -> ConfigError:
     )
 
 
-_LATER = ("corrections",)  # states of before have none
+_LATER = ("corrections", "tools")  # states of before have none
+_LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
+_LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
 # Annotations are texts here; what has one of these is in the plain form as it is.
-_PLAIN = tuple(each.name for each in fields(QueryState) if each.type in ("str", "int", "bool", "str | None"))
+_PLAIN = tuple(
+    each.name
+    for each in fields(QueryState)
+    if each.init and each.type in ("str", "int", "bool", "str | None")
+)

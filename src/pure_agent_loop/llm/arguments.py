@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pure_agent_loop.prompts.words import say
@@ -63,8 +64,13 @@ def loads_strictly(text: str) -> Any:
         ValueError: The text is not such JSON.
         RecursionError: It is nested too deeply.
     """
-    return json.loads(
-        text, strict=False, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+    return _strict().decode(text)
+
+
+@cache
+def _strict() -> json.JSONDecoder:
+    return json.JSONDecoder(
+        strict=False, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
     )
 
 

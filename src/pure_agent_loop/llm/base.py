@@ -131,7 +131,7 @@ def takes_meta(client: object) -> bool:
 def window_known_to(client: object) -> int | None:
     """Tokens of the model's window, as far as a client knows without asking."""
     window = getattr(client, "context_window", None)
-    return window if isinstance(window, int) and window > 0 else None
+    return window if type(window) is int and window > 0 else None
 
 
 async def close_client(client: object) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.sse import BOM, SSEDecoder
-from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.llm.wire import (
     CLOSED,
     choice_index,
@@ -40,8 +40,8 @@ class BodyReader:
         self._has_finished = self._has_written = False
         self._choice: int | None = None  # the answer that is read, where a server sends several
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Take in bytes; yield the deltas they complete.
+    def feed(self, data: bytes) -> Iterable[Delta]:
+        """Take in bytes; the deltas they complete. Those between which nothing is shown are one.
 
         Raises:
             LLMError: They cannot be read, or say that the request failed.
@@ -52,15 +52,15 @@ class BodyReader:
         if self._kind == "document":
             self._document.append(data)
         elif self._kind and not self.is_done:
-            yield from self._read(self._decoder.feed(data))
+            return _joined(self._read(self._decoder.feed(data)))
+        return ()
 
-    def close(self) -> Iterator[Delta]:
-        """Yield what was held back, once the body has ended. Raises what `feed` raises."""
+    def close(self) -> Iterable[Delta]:
+        """What was held back, once the body has ended. Raises what `feed` raises."""
         if self._kind == "document":
             data = parse_json(b"".join(self._document))
-            yield parse_completion(data)._replace(raw=data)
-        elif not self.is_done:
-            yield from self._read(self._decoder.flush())
+            return (parse_completion(data)._replace(raw=data),)
+        return () if self.is_done else _joined(self._read(self._decoder.flush()))
 
     def _look_at(self, data: bytes) -> str:
         first = data[:1]
@@ -74,9 +74,9 @@ class BodyReader:
             return "document"
         return "events" if first else ""
 
-    def _read(self, payloads: Iterator[bytes]) -> Iterator[Delta]:
+    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
         for payload in payloads:
-            text = payload.strip()
+            text = payload if payload[:1] == b"{" else payload.strip()
             if text == DONE:
                 self.is_done = True
                 # It is a finish signal too, for servers that send no finish reason with their answer.
@@ -87,10 +87,18 @@ class BodyReader:
                 yield self._delta(parse_json(text))
 
     def _delta(self, data: Mapping[str, Any]) -> Delta:
-        text = _only_text(data)
-        if text and not self._choice:
-            self._has_written, self._choice = True, 0
-            return Delta(text)
+        delta = None if self._choice else _usual(data)
+        if delta is None:
+            return self._unusual(data)
+        if self._choice is None and (delta.text or choice_index(first_choice(data)) is not None):
+            self._choice = 0
+        if delta.text or delta.tool_calls:
+            self._has_written = True
+        if delta.finish_reason is not None:
+            self._has_finished = True
+        return delta
+
+    def _unusual(self, data: Mapping[str, Any]) -> Delta:
         delta = parse_chunk(data)
         choice = first_choice(data)
         index = choice_index(choice)
@@ -105,22 +113,105 @@ class BodyReader:
         return delta
 
 
-def _only_text(data: Mapping[str, Any]) -> str:
-    """The text of a chunk that carries nothing else, empty for any other: nearly all chunks are such."""
-    choices = data.get("choices")
-    if type(choices) is not list or len(choices) != 1:
-        return ""
-    choice = choices[0]
-    delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict:
-        return ""
-    content = delta.get("content")
-    if type(content) is not str or data.get("usage") or data.get("error"):
-        return ""
-    # One with an index is not the first of several answers.
-    if choice.get("finish_reason") is not None or choice.get("usage") or choice.get("index"):
-        return ""
-    return "" if any(delta[key] for key in delta if key not in ("content", "role")) else content
+def _usual(data: Mapping[str, Any]) -> Delta | None:
+    """A chunk of the form that nearly all have, read quickly; None for another, also for one that is wrong.
+
+    It says the same as `parse_chunk`.
+    """
+    choices, found = data.get("choices"), data.get("usage")
+    usage = TokenUsage.from_openai(found) if type(found) is dict else None
+    if type(choices) is not list or data.get("error") or (found is not None and usage is None):
+        return None
+    if not choices:
+        return Delta(usage=usage) if usage and "message" not in data and "detail" not in data else None
+    choice, *others = choices
+    return None if others or type(choice) is not dict else _usual_choice(choice, usage)
+
+
+def _usual_choice(choice: dict[str, Any], usage: TokenUsage | None) -> Delta | None:
+    delta = reason = None
+    for name, value in choice.items():
+        if name == "delta":
+            delta = value
+        elif name == "finish_reason":
+            reason = value
+        elif value and name != "logprobs":  # an index that is not 0, or something unknown
+            return None
+    is_word = type(reason) is str and reason not in ("", "null")
+    if type(delta) is not dict or not (is_word or reason is None):
+        return None
+    return _usual_delta(delta, reason, usage)
+
+
+def _usual_delta(delta: dict[str, Any], reason: str | None, usage: TokenUsage | None) -> Delta | None:
+    text = calls = None
+    for name, value in delta.items():
+        if name == "content":
+            text = value
+        elif name == "tool_calls":
+            calls = value
+        elif value and name != "role":
+            return None
+    parts = _usual_parts(calls) if calls else ()
+    if parts is None or not (text is None or type(text) is str):
+        return None
+    return Delta(text or "", "", parts, reason, usage)
+
+
+def _usual_parts(calls: Any) -> tuple[ToolCallDelta, ...] | None:
+    if type(calls) is not list:
+        return None
+    parts: list[ToolCallDelta] = []
+    for call in calls:
+        about = call.get("function") if type(call) is dict else None
+        if type(about) is not dict or not about:
+            return None
+        index, call_id, name = call.get("index"), call.get("id"), about.get("name")
+        is_usual = (call_id is None or type(call_id) is str) and (name is None or type(name) is str)
+        if type(index) is not int or not is_usual:
+            return None
+        parts.append(ToolCallDelta(index, call_id, name, about.get("arguments")))
+    return tuple(parts)
+
+
+def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """The same, where neighbours that show nothing are one."""
+    held: Delta | None = None
+    try:
+        for delta in deltas:
+            both = delta if held is None else _both(held, delta)
+            if both is None and held is not None:
+                yield held
+            held = both or delta
+    except LLMError:  # what came before something that cannot be read has come
+        if held is not None:
+            yield held
+        raise
+    if held is not None:
+        yield held
+
+
+def _both(first: Delta, second: Delta) -> Delta | None:
+    """Two deltas as one that means the same; None if they must stay apart."""
+    if first == _NOTHING:
+        return second
+    if first.text or first.reasoning or second.text or second.reasoning:
+        return None
+    for each in second.tool_calls:
+        if first.tool_calls and each.index is None:  # whose neighbours say what it belongs to
+            return None
+    if (first.finish_reason and second.finish_reason) or (first.usage and second.usage):
+        return None
+    return Delta(
+        "",
+        "",
+        first.tool_calls + second.tool_calls,
+        first.finish_reason or second.finish_reason,
+        first.usage or second.usage,
+    )
+
+
+_NOTHING = Delta()
 
 
 def _is_summary(choice: Any) -> bool:

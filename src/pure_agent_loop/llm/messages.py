@@ -28,6 +28,7 @@ Message = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META = "meta"
 _META_KEYS = {"synthetic": bool, "reasoning": str}
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -54,7 +55,7 @@ def assistant_message(response: LLMResponse) -> Message:
 
 def wire_call(call: ToolCall) -> dict[str, Any]:
     """A call as it goes into the history."""
-    arguments = json.dumps(call.arguments, ensure_ascii=False, allow_nan=False)
+    arguments = _JSON.encode(call.arguments)
     name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers refuse other names
     return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 

@@ -12,7 +12,7 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,7 @@ class OpenAIClient(BaseLLMClient):
             weakref.WeakKeyDictionary()
         )
         self._props: Any = None
+        self._said_window: int | None = None
         if prepared:
             self.prepare()  # here, never inside a running request: it would count as the server's silence
         close_at_exit(self)
@@ -111,13 +112,11 @@ class OpenAIClient(BaseLLMClient):
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
             return await assembled(deltas)
 
-    async def chat_stream(
+    def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> AsyncIterator[Delta]:
+    ) -> AsyncGenerator[Delta, None]:
         """Answer piece by piece. See `BaseLLMClient.chat_stream`; ``stream=False`` asks for one piece."""
-        async with aclosing(self._ask(messages, tools, kwargs, stream=True)) as deltas:
-            async for delta in deltas:
-                yield delta
+        return self._ask(messages, tools, kwargs, stream=True)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -146,10 +145,7 @@ class OpenAIClient(BaseLLMClient):
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read from elsewhere, never set here
         """Tokens of the window: what a llama.cpp server has said, else what the profile knows."""
-        if self._props is None:
-            return self.profile.window
-        said = get(get(self._props, "default_generation_settings"), "n_ctx")
-        return said if isinstance(said, int) and said > 0 else self.profile.window
+        return self._said_window or self.profile.window
 
     async def find_context_window(self) -> int | None:
         """The same, after asking a server on this machine or a private network."""
@@ -167,6 +163,8 @@ class OpenAIClient(BaseLLMClient):
             return None
         if props is not None:
             self._props = props
+            said = get(get(props, "default_generation_settings"), "n_ctx")
+            self._said_window = said if isinstance(said, int) and said > 0 else None
         return props
 
     def request_body(
@@ -197,7 +195,8 @@ class OpenAIClient(BaseLLMClient):
         body.update({k: v for k, v in options.items() if v is not None and k not in _NOT_IN_BODY})
         if profile.max_output and not any(body.get(name) for name in TOKEN_LIMITS):
             body["max_tokens"] = profile.max_output
-        adapt_fields(body, profile, self._chosen(profile, options) - self._left_out)
+        keep = self._chosen(profile, options) - self._left_out if profile.refuses else ()
+        adapt_fields(body, profile, keep)
         body.update(options.get("extra_body") or {})
         return body
 
@@ -216,34 +215,39 @@ class OpenAIClient(BaseLLMClient):
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer; if it is refused for a reason we can learn from, once more."""
-        for _ in range(MOST_LESSONS):
-            profile, begun = self.profile, False
+        for lessons in range(MOST_LESSONS, -1, -1):
+            profile, begun, answer = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
+            limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
             try:
-                async with aclosing(self._send(body, options)) as deltas:
-                    async for delta in deltas:
+                answer = _Reading(await (await self._transport()).post(encode_body(body), options))
+                while answer.goes_on:
+                    for delta in await answer.more():
                         begun = True
-                        yield _ended(delta, body, profile)
-            except LLMError as error:
-                notice = None if begun else self._learn(profile, body, error, options)
+                        yield _ended(delta) if limit_is_ours else delta
+                await answer.drain()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is raised below
+                failure = self._translated(error)
+                notice = None if begun or not lessons else self._learn(profile, body, failure, options)
                 if notice is None:
-                    raise
+                    raise failure  # noqa: B904 - it has its cause
             else:
                 return
+            finally:
+                if answer is not None:
+                    await answer.aclose()
             yield notice
-        body = self.request_body(messages, tools, options, stream)
-        async with aclosing(self._send(body, options)) as deltas:
-            async for delta in deltas:
-                yield delta
 
     def _learn(
-        self, profile: Profile, body: Mapping[str, Any], error: LLMError, options: Mapping[str, Any]
+        self, profile: Profile, body: Mapping[str, Any], error: Exception, options: Mapping[str, Any]
     ) -> Delta | None:
         """Change the profile after a refusal, if it says how.
 
         Raises:
             LLMError: It refuses what a caller has set.
         """
+        if not isinstance(error, LLMError):
+            return None
         from pure_agent_loop.llm.lessons import learn  # not before a server refuses something
 
         if self.profile is not profile:
@@ -254,28 +258,18 @@ class OpenAIClient(BaseLLMClient):
         self.profile = lesson.profile
         return Delta(notice=f"From now on {lesson.what}: the server refused it ({shorten(error.said, 200)}).")
 
-    async def _send(self, body: dict[str, Any], options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
-        """Send a request and read its answer, whether or not it is streamed as it was asked."""
-        try:
-            answer = await (await self._transport()).post(encode_body(body), options)
-            try:
-                async with aclosing(_deltas(answer)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-            finally:
-                await answer.aclose()
-        except LLMError as error:
-            self._redactor.clean_error(error)  # servers repeat what they were sent
-            raise
-        except Exception as error:
-            self._redactor.clean_error(error)
-            from pure_agent_loop.llm.http.errors import translate_error
+    def _translated(self, error: Exception) -> Exception:
+        """The error as an `LLMError` if it is one of the request, without secrets that a server repeated."""
+        self._redactor.clean_error(error)
+        if isinstance(error, LLMError):
+            return error
+        from pure_agent_loop.llm.http.errors import translate_error
 
-            translated = translate_error(error, shown_url(self.base_url), self.model)
-            if translated is error:
-                raise
+        translated = translate_error(error, shown_url(self.base_url), self.model)
+        if translated is not error:
             self._redactor.clean_error(translated)
-            raise translated from error
+            translated.__cause__ = error
+        return translated
 
     async def _transport(self) -> Transport:
         loop = asyncio.get_running_loop()
@@ -286,9 +280,9 @@ class OpenAIClient(BaseLLMClient):
             except IndexError:
                 transport = self._new_transport()
             self._clients[loop] = transport
-        if loop not in self._guards:
-            self._guards[loop] = guard = _close_with_loop(self._clients, self._guards)
-            await guard.__anext__()
+            if loop not in self._guards:
+                self._guards[loop] = guard = _close_with_loop(self._clients, self._guards)
+                await guard.__anext__()
         return transport
 
     def _new_transport(self) -> Transport:
@@ -324,10 +318,9 @@ def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, Transport]) -> 
             asyncio.run_coroutine_threadsafe(client.close(), loop)
 
 
-def _ended(delta: Delta, body: Mapping[str, Any], profile: Profile) -> Delta:
+def _ended(delta: Delta) -> Delta:
     """The same; a limit that was the profile's and not the caller's ends the answer for good."""
-    ours = profile.max_output and body.get("max_tokens") == profile.max_output
-    return delta._replace(finish_reason=OUTPUT_LIMIT) if ours and delta.finish_reason == "length" else delta
+    return delta._replace(finish_reason=OUTPUT_LIMIT) if delta.finish_reason == "length" else delta
 
 
 _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
@@ -335,37 +328,45 @@ _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinki
 
 def encode_body(body: dict[str, Any]) -> bytes:
     """A request as JSON bytes, whatever text its messages hold."""
-    from pydantic_core import PydanticSerializationError, to_json
+    import pydantic_core as core
 
     try:
-        return to_json(body, inf_nan_mode="null")
-    except (PydanticSerializationError, UnicodeEncodeError, ValueError):
-        return to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
+        return core.to_json(body, inf_nan_mode="null")
+    except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
+        return core.to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
 
 
-async def _deltas(answer: Answer) -> AsyncGenerator[Delta, None]:
-    """Read an answer to its end."""
-    reader = BodyReader(answer.headers.get("content-type", ""))
-    async with aclosing(answer.aiter_bytes()) as chunks:
-        async for data in chunks:
-            for delta in reader.feed(data):
-                yield delta
-            if reader.is_done:
-                await _drain(chunks)
-                return
-    for delta in reader.close():
-        yield delta
+class _Reading:
+    """An answer that is being read."""
 
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._reader = BodyReader(answer.headers.get("content-type", ""))
+        self._ended = False
+        self.aclose = answer.aclose
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read what follows the last event, so that the connection can be used again.
+    @property
+    def goes_on(self) -> bool:
+        """False once nothing that follows belongs to the answer."""
+        return not self._ended and not self._reader.is_done
 
-    It is not waited for, and may go wrong: the answer is complete.
-    """
-    with Interrupt() as block, suppress(Exception):
-        block.after(DRAIN_SECONDS)
-        async for _ in chunks:
-            pass
+    async def more(self) -> Iterable[Delta]:
+        """What has come since."""
+        data = await self._answer.read()
+        self._ended = not data
+        return self._reader.feed(data) if data else self._reader.close()
+
+    async def drain(self) -> None:
+        """Read what follows the last event, so that the connection can be used again.
+
+        It is not waited for, and may go wrong: the answer is complete.
+        """
+        if self._ended or self._answer.at_end:
+            return
+        with Interrupt() as block, suppress(Exception):
+            block.after(DRAIN_SECONDS)
+            while await self._answer.read():
+                pass
 
 
 def _key_for(base_url: str) -> str:

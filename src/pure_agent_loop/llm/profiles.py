@@ -88,7 +88,7 @@ REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 
 def _check_pattern(name: str, pattern: str) -> None:
     try:
-        re.compile(pattern)
+        re.compile(pattern, re.I)
     except re.error as error:
         raise ConfigError(f"Profile.{name}={pattern!r} is no regular expression: {error}.") from error
 

@@ -155,6 +155,7 @@ class Assembler:
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._raw: Any = None
+        self._is_flushed = True  # nothing is held back
 
     def feed(self, delta: Delta) -> Delta:
         """Take in one delta.
@@ -162,11 +163,15 @@ class Assembler:
         Returns:
             What may be shown: clean text and reasoning, with tags and torn characters held back.
         """
-        text, thinking = self._think.feed(self._text_pairs.feed(delta.text))
-        reasoning = self._reasoning_pairs.feed(delta.reasoning)
-        reasoning = reasoning + thinking if thinking else reasoning
-        self._keep(text, reasoning)
-        self._calls.add(delta.tool_calls)
+        text, reasoning = delta.text, delta.reasoning
+        if text or reasoning:
+            self._is_flushed = False
+            text, thinking = self._think.feed(self._text_pairs.feed(text))
+            reasoning = self._reasoning_pairs.feed(reasoning)
+            reasoning = reasoning + thinking if thinking else reasoning
+            self._keep(text, reasoning)
+        if delta.tool_calls:
+            self._calls.add(delta.tool_calls)
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
             self._finish_reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
         if delta.usage and (delta.usage.total_tokens or self._usage is None):
@@ -179,6 +184,9 @@ class Assembler:
 
     def flush(self) -> Delta:
         """Give out what `feed` held back, once no more deltas come."""
+        if self._is_flushed:
+            return Delta()
+        self._is_flushed = True
         text, thinking = self._think.feed(self._text_pairs.flush())
         more_text, more_thinking = self._think.flush()
         shown = Delta(text + more_text, self._reasoning_pairs.flush() + thinking + more_thinking)

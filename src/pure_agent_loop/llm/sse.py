@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 BOM = b"\xef\xbb\xbf"
 
 
@@ -20,34 +18,44 @@ class SSEDecoder:
         self._after_cr = False
         self._at_start = True
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take in bytes; yield the payload of each event they complete."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take in bytes; the payload of each event they complete."""
+        payloads: list[bytes] = []
+        for line in self._lines(data):
+            if line[:6] == b"data: ":  # nearly always
+                self._at_start = False
+                self._data.append(line[6:])
+            elif line:
+                self._add_line(line)
+            elif self._data:
+                payloads.append(b"\n".join(self._data))
+                self._data = []
+        return payloads
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        """The lines that are complete by now."""
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
                 data = data[1:]
-        if data.endswith(b"\r"):
-            self._after_cr = True
         if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        self._rest.append(data)
         if b"\n" not in data:
-            return
-        *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest = [rest]
-        for line in lines:
-            if line:
-                self._add_line(line)
-            elif self._data:
-                yield self._take()
+            self._rest.append(data)
+            return []
+        *lines, rest = data.split(b"\n")
+        if self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+        self._rest = [rest] if rest else []
+        return lines
 
-    def flush(self) -> Iterator[bytes]:
-        """Yield a last event that was not closed by an empty line."""
+    def flush(self) -> list[bytes]:
+        """A last event that was not closed by an empty line."""
         rest, self._rest = b"".join(self._rest), []
         if rest:
             self._add_line(rest)
-        if self._data:
-            yield self._take()
+        return [b"\n".join(self._data)] if self._data else []
 
     def _add_line(self, line: bytes) -> None:
         if self._at_start:
@@ -58,7 +66,3 @@ class SSEDecoder:
             self._data.append(value.removeprefix(b" "))
         elif field == b"error" and value:  # older llama.cpp servers name the field after the event
             self._data.append(b'{"error":' + value + b"}")
-
-    def _take(self) -> bytes:
-        lines, self._data = self._data, []
-        return lines[0] if len(lines) == 1 else b"\n".join(lines)

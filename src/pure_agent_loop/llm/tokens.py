@@ -15,21 +15,25 @@ from typing import Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.support.lazy import lazy_pattern
 
-_WORD = re.compile(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")
+_PLAIN_WORD = re.compile("[a-zA-Z]+")
+_WORD = lazy_pattern(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")
 _DIGITS = re.compile(r"\d+")
-_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
+_CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
+_JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # an image or a sound, however long its bytes are
 MESSAGE_OVERHEAD = 4  # role and separators of the usual chat templates
 
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text has."""
-    words = _WORD.findall(text)
+    is_plain = text.isascii()
+    words = (_PLAIN_WORD if is_plain else _WORD).findall(text)
     letters = sum(map(len, words))
-    digits = sum(math.ceil(len(run) / 3) for run in _DIGITS.findall(text))
-    chinese = len(_CJK.findall(text))
+    digits = sum([(len(run) + 2) // 3 for run in _DIGITS.findall(text)])
+    chinese = 0 if is_plain else len(_CJK.findall(text))
     punctuation = len(_PUNCTUATION.findall(text))
     weighted = 0.5 * len(words) + 0.125 * letters + 0.9 * digits + 0.72 * chinese
     return math.ceil(1.1 * (weighted + 0.75 * punctuation + 0.4 * text.count("\n")))
@@ -41,7 +45,7 @@ def estimate_message(message: Mapping[str, Any]) -> int:
     text, more = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
     calls = message.get("tool_calls")
     if calls:
-        text += json.dumps(calls, ensure_ascii=False)
+        text += _JSON.encode(calls)
     return estimate_tokens(text) + more + MESSAGE_OVERHEAD
 
 
@@ -165,9 +169,11 @@ class ContextLedger:
         return cls(**{name: data[name] for name in _PLAIN})
 
     def _sizes(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        if len(self.sizes) > len(messages):
-            self.sizes = []
-        self.sizes += map(estimate_message, messages[len(self.sizes) :])
+        missing = len(messages) - len(self.sizes)
+        if missing < 0:
+            self.sizes = [*map(estimate_message, messages)]
+        elif missing:
+            self.sizes += map(estimate_message, messages[-missing:])
         return self.sizes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 
@@ -68,7 +69,7 @@ class TokenUsage:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in _USAGE_FIELDS}
+        return dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
@@ -84,10 +85,11 @@ _USAGE_FIELDS = (
     "cached_tokens",
     "estimated",
 )
+_usage_of = attrgetter(*_USAGE_FIELDS)  # one call, and each step writes its usage
 
 
 def _count(data: Any, name: str) -> int | None:
-    value = get(data, name)
+    value = data.get(name) if type(data) is dict else get(data, name)
     if value is None or (type(value) is int and value >= 0):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:

@@ -50,6 +50,8 @@ def parse_json(payload: bytes) -> Mapping[str, Any]:
         LLMError: It is not a JSON object (``incomplete``: a retry may bring a whole one).
     """
     value = _parse(payload)
+    if type(value) is dict:
+        return value
     if isinstance(value, list) and len(value) == 1:  # as Google wraps its errors
         value = value[0]
     if not isinstance(value, dict):
@@ -58,7 +60,8 @@ def parse_json(payload: bytes) -> Mapping[str, Any]:
 
 
 def _parse(payload: bytes) -> Any:
-    if not _OBJECT_ARGUMENTS.search(payload):  # of a key given twice, the fast parser keeps the last
+    may_double = b'"arguments"' in payload and _OBJECT_ARGUMENTS.search(payload)
+    if not may_double:  # of a key given twice, the fast parser keeps the last
         try:
             return from_json(payload)
         except ValueError:  # the fast parser refuses lone surrogates and raw control characters too

@@ -109,6 +109,7 @@ to get its result as an Observation; or, once you know the answer or no tool hel
     fill="Write the arguments of the function for the request, as JSON. Take values from the request.",
     fill_several="If the request needs several calls, write a list of their arguments.",
     fill_question="Function {function}\n\nRequest: {question}",
+    fill_optional="{type}, optional",
     fill_again="Some of this does not stand in the request. Write it again, with what the request says.\n\n"
     "Request: {question}",
     answer="Answer the question with the result. Use only the result.",

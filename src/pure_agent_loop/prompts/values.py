@@ -105,6 +105,7 @@ class Prompts:
     fill: str
     fill_several: str
     fill_question: str
+    fill_optional: str
     fill_again: str
     answer: str
     answer_question: str

@@ -250,21 +250,24 @@ def hand_over(first: Member, state: QueryState, kit: Kit) -> tuple[QueryState, K
 async def run_loops(
     state: QueryState, kit: Kit, first: Member | None, on_state: Callable[[QueryState, Kit], None]
 ) -> None:
-    """Drive a run through all agents it is handed over to.
+    """Drive a run through all agents it is handed over to, and close its journal.
 
     Args:
         first: The agent that was asked first; None where nobody can hand over.
         on_state: Told of each loop that follows, before it begins.
     """
-    await drive(state, kit)
-    while state.stop_reason == HANDED_OFF and first is not None:
-        try:
-            state, kit = hand_over(first, state, kit)
-        except Exception as error:  # noqa: BLE001 - a filter of the user, or a journal: the reader has to know
-            state.failure, state.stop_reason = error, "error"
-            words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
-            await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
-            await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
-            return
-        on_state(state, kit)
+    try:
         await drive(state, kit)
+        while state.stop_reason == HANDED_OFF and first is not None:
+            try:
+                state, kit = hand_over(first, state, kit)
+            except Exception as error:  # noqa: BLE001 - a filter of the user, a journal: the reader has to know
+                state.failure, state.stop_reason = error, "error"
+                words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
+                await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
+                await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
+                return
+            on_state(state, kit)
+            await drive(state, kit)
+    finally:
+        kit.journal.close()

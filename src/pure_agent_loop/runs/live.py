@@ -79,11 +79,11 @@ class _Live:
         """What came with it."""
         return self.kit.metadata
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: str, **details: str) -> None:
         """Tell it; a thread waits until it is told, so that it comes before the result."""
         call = current_call()
         name, call_id = ("", "") if call is None else (call.tool, call.call_id)
-        event = Event.progress(self.step, name, str(text), call_id)
+        event = Event.progress(self.step, name, str(text), call_id, **details)
         try:
             inside = asyncio.get_running_loop() is self._loop
         except RuntimeError:

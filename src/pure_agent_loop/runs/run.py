@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from dataclasses import replace
-from typing import Generic
+from typing import Any, Generic
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.event_data import set_number
@@ -33,6 +33,7 @@ class Run(Generic[Out_co]):
     def __init__(self, state: QueryState, kit: Kit, first: Member | None = None) -> None:
         self.state = state
         self.events: list[AnyEvent] = []
+        self._number = 0  # of the newest one
         self._kit = kit
         self._first = first
         self._previous: AgentResult | None = None
@@ -95,7 +96,7 @@ class Run(Generic[Out_co]):
         """The outcome, once the run has ended."""
         given = (self.state, self.events, self._kit.prompts, self._kit.output)
         result: AgentResult[Out_co] = AgentResult.from_state(*given)
-        return replace(result, previous=self._previous)
+        return result if self._previous is None else replace(result, previous=self._previous)
 
     def _hand_over(self, state: QueryState, kit: Kit) -> None:
         told, ours = self.events[self._told :], self._kit
@@ -126,8 +127,9 @@ class Run(Generic[Out_co]):
         self._is_started = True
 
     async def _keep(self, event: AnyEvent) -> None:
+        self._number += 1
+        set_number(event, self._number)
         self.events.append(event)
-        set_number(event, len(self.events))
 
     async def _start(self, emit: Emit) -> None:
         self._begin()
@@ -138,9 +140,6 @@ class Run(Generic[Out_co]):
 
         await self._run(keep_and_emit)
 
-    async def _run(self, emit: Emit) -> None:
-        try:
-            kit = replace(self._kit, emit=veiled(emit, self._kit.redactor))
-            await run_loops(self.state, kit, self._first, self._hand_over)
-        finally:
-            self._kit.journal.close()
+    def _run(self, emit: Emit) -> Coroutine[Any, Any, None]:
+        kit = self._kit.changed(emit=veiled(emit, self._kit.redactor))
+        return run_loops(self.state, kit, self._first, self._hand_over)

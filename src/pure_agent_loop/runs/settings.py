@@ -26,6 +26,7 @@ from pure_agent_loop.tool import ToolRegistry
 
 OUTPUT_RETRIES = 2
 UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # where None has a meaning
+_OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
 
 
@@ -134,8 +135,7 @@ class Makings:
         check_fields("run", {"metadata": given.get("metadata")})
         prompt = given.get("system_prompt")
         lead = kit.lead if prompt is None else Lead([prompt] if _is_one(prompt) else prompt)
-        kit = replace(
-            kit,
+        kit = kit.changed(
             limits=given.get("limits") or kit.limits,
             output=self.output(output_type),
             output_of_run=output_type is not UNSET,
@@ -160,6 +160,8 @@ class Makings:
             await close_client(client)
 
     def _with_model(self, kit: Kit, given: Mapping[str, Any]) -> Kit:
+        if not given.keys() & _OF_MODEL:
+            return kit
         client, tools = self._client(kit, given), kit.tools
         if given.get("tools") is not None:
             tools = all_tools(given["tools"], self.subagents)
@@ -168,7 +170,7 @@ class Makings:
                 check_rules(kit.permissions.rules, tools, self.subagents)
             client = client.with_examples(tools.examples_of)
         options = _with_fields(kit.options, given)
-        return replace(kit, client=client, tools=tools, options=options)
+        return kit.changed(client=client, tools=tools, options=options)
 
     def _client(self, kit: Kit, given: Mapping[str, Any]) -> ToolModeClient:
         own = cast("ToolModeClient", kit.client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -66,7 +66,7 @@ def begin_run(kit: Kit, given: RunInput) -> tuple[QueryState, Kit]:
         start, notices = start_state(
             given.task, given.messages, given.system_prompt, kit.prompts, given.media
         )
-    return start, replace(kit, opening=(*kit.opening, *notices))
+    return start, kit.changed(opening=(*kit.opening, *notices)) if notices else kit
 
 
 def start_state(

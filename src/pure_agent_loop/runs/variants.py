@@ -5,87 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.result import Out
 from pure_agent_loop.runs.checks import checked_function
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
-from pure_agent_loop.runs.options import RequestFields, SystemPrompt
 from pure_agent_loop.runs.settings import UNSET, Makings, overriding
 from pure_agent_loop.runs.ways import WaysToRun
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps, RunContext
 
 if TYPE_CHECKING:
-    import os
-
     from typing_extensions import Self
-
-    from pure_agent_loop.budget import Budget
-    from pure_agent_loop.hooks import Hooks
-    from pure_agent_loop.kernel.kit import Compactor, Subagents
-    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
-    from pure_agent_loop.limits import LoopLimits
-    from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
-    from pure_agent_loop.llm.tool_modes.client import ToolMode
-    from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionMode, PermissionRules
-    from pure_agent_loop.prompts import Prompts
-    from pure_agent_loop.retry import RetryConfig
-    from pure_agent_loop.sessions.store import SessionStore
-    from pure_agent_loop.support.language import Language
-    from pure_agent_loop.support.secrets.redaction import Redactor
-
-AgentMode = Literal["react", "single"]
-
-
-class AgentOptions(RequestFields, total=False):
-    """Arguments of `Agent` besides its ``output_type``: what `Agent.clone` takes."""
-
-    model: str | None
-    api_key: str | None
-    base_url: str | None
-    llm: ChatModel | None
-    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None
-    system_prompt: SystemPrompt
-    limits: LoopLimits | None
-    retry: RetryConfig | None
-    temperature: float | None
-    thinking_level: ThinkingLevel
-    emit_reasoning_events: bool
-    output_retries: int
-    system_prompt_per: Literal["run", "step"]
-    mode: AgentMode | None
-    after_tools: str
-    tool_mode: ToolMode
-    language: Language | None
-    prompts: Prompts | None
-    profile: Profile | None
-    permission_mode: PermissionMode
-    permission_rules: PermissionRules | None
-    can_use_tool: PermissionFunction | None
-    on_ask: AskFunction | None
-    hooks: Hooks | None
-    budget: Budget | None
-    name: str
-    description: str
-    handoffs: Iterable[Member | Handoff]
-    cwd: str | os.PathLike[str] | None
-    audit: Auditor | None
-    snapshots: Snapshots | None
-    subagents: Subagents | None
-    compaction: Compactor | bool
-    context_window: int | None
-    max_result_chars: int
-    results_folder: str | os.PathLike[str] | None
-    sessions: SessionStore | None
-    first_byte_timeout: float | None
-    idle_timeout: float | None
-    tool_timeout: float | None
-    redact: bool | Redactor
-    tool_attempts: int
-    tool_retry_delay: float
 
 
 class Variants(WaysToRun[Deps, Out]):

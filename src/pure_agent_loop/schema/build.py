@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.arguments import loads_strictly
@@ -62,18 +62,16 @@ class ToolSchema:
         Raises:
             ToolArgumentError: They do not fit.
         """
-        from pydantic_core import ValidationError
-
         try:
             return self._checked(arguments)
-        except ValidationError as error:
+        except ValueError as error:
             first = _plain(error)
         repaired = self._repaired(arguments, first)
         if repaired is None:
             raise ToolArgumentError(self._describe(first, arguments))
         try:
             return self._checked(repaired)
-        except ValidationError as error:
+        except ValueError as error:
             raise ToolArgumentError(self._describe(_plain(error), repaired)) from None
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -255,9 +253,12 @@ def _reason(error: Exception) -> str:
     return text.split("\n")[0].split(". Set `arbitrary")[0].rstrip(".")
 
 
-def _plain(error: Any) -> list[dict[str, Any]]:
-    errors: list[dict[str, Any]] = error.errors(include_url=False)
-    return errors
+def _plain(error: ValueError) -> list[dict[str, Any]]:
+    from pydantic_core import ValidationError
+
+    if not isinstance(error, ValidationError):
+        raise error
+    return cast("list[dict[str, Any]]", error.errors(include_url=False))
 
 
 def _from_text(text: str) -> Any:

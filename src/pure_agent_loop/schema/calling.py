@@ -43,8 +43,11 @@ async def made(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) 
 
 async def call_function(function: Callable[..., Any], arguments: dict[str, Any], *, is_async: bool) -> Any:
     """Call a function, in a worker thread if it is not async, and await what it returns."""
-    if is_async:
-        return await function(**arguments)
+    return await (function(**arguments) if is_async else call_in_worker(function, **arguments))
+
+
+async def call_in_worker(function: Callable[..., Any], /, **arguments: Any) -> Any:
+    """Call a function that is not async in a worker thread, and await what it returns."""
     result = await run_in_thread(partial(function, **arguments))
     if isinstance(result, Raised):
         raise _foreign(result.error)

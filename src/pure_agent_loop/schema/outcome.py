@@ -68,13 +68,20 @@ def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: boo
     return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+
 async def outcome_of(result: Any) -> ToolOutcome:
     """What came of a call that returned this. Foreign code may run, and files are read: in a thread."""
+    if type(result) is str:
+        return ToolOutcome(clean_text(result))
+    if type(result) in _PLAIN:
+        return ToolOutcome(as_text(result), value=result)
     if isinstance(result, ToolOutcome):
         return result
     if isinstance(result, (Iterator, AsyncIterator)):
         result = await _gathered(result)
-    if result is None or isinstance(result, (str, bool, int, float)):
+    if isinstance(result, (str, bool, int, float)):
         return ToolOutcome(as_text(result), value=None if isinstance(result, str) else result)
     items = result if isinstance(result, (list, tuple)) else (result,)
     if not any(_is_medium(each) or _can(each, "shape") for each in items):  # no files, no long work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -48,6 +47,8 @@ def _unknown(name: str, arguments: Any, names: Sequence[str], required: Abstract
         return say("takes_none", start=start)
     free = [known for known in names if known not in arguments]
     # Where exactly one required argument is missing, that is the one meant, whatever it was called.
+    import difflib  # not before something is wrong
+
     close = difflib.get_close_matches(name, free, n=1) or [known for known in free if known in required]
     if len(close) == 1:
         return say("did_you_mean", start=start, name=close[0])

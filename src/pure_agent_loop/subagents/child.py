@@ -101,11 +101,20 @@ class Child:
         account = {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
         return {**account, "in_budget": True}
 
-    def note(self, event: Event) -> bool:
+    def names(self, call_id: str) -> str:
+        """A call of it as those above know it: each run numbers its own."""
+        return f"{self.record.id}:{call_id}"
+
+    def asks(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
+        """A question of it, as it is put to the person."""
+        reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
+        return replace(request, reason=reason, call_id=self.names(request.call_id))
+
+    def note(self, event: Event) -> dict[str, Any] | None:
         """Take in what happened in its run.
 
         Returns:
-            True if this is worth telling.
+            What is worth telling: a call that got on, an empty dict for the whole; None for nothing.
         """
         record = self.record
         record.last_activity = event.timestamp
@@ -113,7 +122,10 @@ class Child:
             record.calls, record.last_tool = record.calls + 1, str(event.data["tool"])
         elif event.type in (EventType.STEP_END, EventType.LOOP_END):
             record.tokens, record.cost = self.usage.total_tokens, self.cost
-        return event.type is EventType.STEP_END
+        part = event.data.get("part") or {}
+        if part.get("type") == "tool" and part["state"] != "pending":
+            return {**part, "call_id": self.names(part["call_id"])}
+        return {} if event.type is EventType.STEP_END else None
 
 
 def kit_for(

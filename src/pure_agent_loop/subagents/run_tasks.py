@@ -46,7 +46,6 @@ from pure_agent_loop.tool_context import ToolContext
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
 
-
 LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
 PATIENCE = 5.0  # for a subagent to end after it was told to
 
@@ -268,14 +267,15 @@ class RunTasks:
     # -- while it works ------------------------------------------------------------------------------
 
     async def _on_event(self, child: Child, event: Event) -> None:
-        if child.note(event):
-            await self._tell(child)
+        if (told := child.note(event)) is not None:
+            await self._tell(child, told)
 
-    async def _tell(self, child: Child) -> None:
-        self._save(child)
+    async def _tell(self, child: Child, part: dict[str, Any] | None = None) -> None:
+        if not part:
+            self._save(child)
         if not self._is_over:
             with suppress(Exception):  # a reader that fails ends the run above, not the subagent
-                await self._kit.emit(Event.task(child.record.step, child.record.to_dict()))
+                await self._kit.emit(Event.task(child.record.step, child.record.to_dict(), part))
 
     def _asks(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
         ask = self._kit.on_ask
@@ -283,12 +283,12 @@ class RunTasks:
             return None
 
         async def question(request: PermissionRequest) -> Any:
-            words = self.words.asked_by.format(reason=request.reason, agent=child.record.agent)
+            asked = child.asks(request, self.words)
             async with self._asking:  # one question at a time
                 child.record.to("waiting_permission")
                 await self._tell(child)
                 try:
-                    return await ask_person(ask, replace(request, reason=words))
+                    return await ask_person(ask, asked)
                 finally:
                     child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)

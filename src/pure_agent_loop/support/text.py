@@ -13,6 +13,7 @@ from pure_agent_loop.support.language import in_language
 
 _LEFT_OUT = {"en": "[... {count} characters left out ...]", "zh": "【…… 省略了 {count} 个字符 ……】"}
 MAX_DEPTH = 100
+_SMALL = 1 << 63
 MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
 
 
@@ -49,38 +50,36 @@ def to_jsonable(value: Any) -> Any:
     NaN and infinities become strings, sets become lists, bytes are decoded, dataclasses and pydantic
     models become objects, and anything nested deeper than 100 levels or inside itself is cut.
     """
-    return _plain(value, [])
+    return _plain(value, ())
 
 
-def _plain(value: Any, inside: list[int]) -> Any:
+def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     """`inside` holds the ids of the containers around `value`."""
     kind = type(value)
     if kind is str:
-        return clean_text(value)
-    if value is None or kind is bool:
+        return value if value.isascii() else clean_text(value)
+    if value is None or kind is bool or (kind is int and -_SMALL < value < _SMALL):
         return value
-    if isinstance(value, enum.Enum):
-        return _plain(value.value, inside)
-    if isinstance(value, int):
-        return int(value) if value.bit_length() <= MAX_BITS else hex(value)
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+    if kind is not dict and kind is not list:
+        if isinstance(value, enum.Enum):
+            return _plain(value.value, inside)
+        if isinstance(value, int):
+            return int(value) if value.bit_length() <= MAX_BITS else hex(value)
+        if isinstance(value, str):
+            return clean_text(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
     if len(inside) >= MAX_DEPTH or id(value) in inside:
         return "..."
-    inside.append(id(value))
     try:
-        return _container(value, inside)
+        return _container(value, (*inside, id(value)))
     except BaseException:  # noqa: BLE001 - foreign code walks through a foreign object
         return safe_str(value)
-    finally:
-        inside.pop()
 
 
-def _container(value: Any, inside: list[int]) -> Any:
-    if isinstance(value, (dict, Mapping)):  # the first is nearly always enough, and much cheaper
-        return {_key(k): _plain(v, inside) for k, v in value.items()}
+def _container(value: Any, inside: tuple[int, ...]) -> Any:
+    if type(value) is dict or isinstance(value, Mapping):  # the first is nearly always enough, and cheaper
+        return {k if type(k) is str and k.isascii() else _key(k): _plain(v, inside) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(v, inside) for v in value]
     if isinstance(value, (bytes, bytearray)):
@@ -114,6 +113,8 @@ def as_text(value: Any) -> str:
     """
     if isinstance(value, str):
         return clean_text(value)
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return str(value)
     return json.dumps(to_jsonable(value), ensure_ascii=False)
 
 

@@ -183,8 +183,11 @@ def test_what_may_be_left_out_is_passed_where_it_was_said():
     written = {"city": "Oslo", "unit": "Kelvin", "days": 3, "hourly": True}
     model = Likely({"umbrella": "forecast"}, [written, "It rains."])
     result = Agent(llm=model, tools=[forecast]).run("An umbrella in Oslo, for the next 3 days?")
-    assert calls_of(result) == [("forecast", {"city": "Oslo", "days": 3})]
+    # No text holds a truth, so nobody can say that it was made up.
+    assert calls_of(result) == [("forecast", {"city": "Oslo", "days": 3, "hourly": True})]
     assert model.filled()[0]["required"] == ["city"]
+    [asked] = [each for each, _ in model.requests if "- city (string):" in each[-1]["content"]]
+    assert "- days (integer, optional):" in asked[-1]["content"]
 
 
 def test_a_value_that_worked_examples_do_not_copy_either_is_kept():

@@ -47,7 +47,7 @@ def permission_context(
 
 
 def _run(state: QueryState, kit: Kit) -> dict[str, Any]:
-    tasks = able(kit.background, KnowsTasks)
+    tasks = None if kit.background is None else able(kit.background, KnowsTasks)
     return {
         "session_id": state.session_id,
         "agent": kit.name,

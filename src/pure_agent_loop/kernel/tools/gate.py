@@ -49,9 +49,10 @@ async def decide(state: QueryState, kit: Kit) -> bool:
     Returns:
         False if one of them waits for a person who cannot be asked here: then none of them may run.
     """
-    waiting, ledger = [call for call in state.pending if call.id not in state.results], state.permissions
+    waiting = [call for call in state.pending if call.id not in state.results]
+    ledger, step, asks = state.permissions, state.step, False
     for call in waiting:
-        begun, ruling = kit.journal.begun(f"{state.step}:tool:{call.id}"), ledger.rulings.get(call.id)
+        begun, ruling = kit.journal.begun(f"{step}:tool:{call.id}"), ledger.rulings.get(call.id)
         if begun is not None:
             await _follow(call, begun, state, kit, is_new=ruling is None)
             continue
@@ -60,11 +61,14 @@ async def decide(state: QueryState, kit: Kit) -> bool:
         elif ruling.behavior == "ask":  # when an earlier run was suspended
             ruling = await _reconsider(call, ruling, state, kit)
         if ruling.behavior == "ask" and call.name in ledger.always_allowed:  # by an answer meanwhile
-            ruling = state.rule(call.id, ALLOWED, ruling.args)
+            ruling = state.rule(call, ALLOWED, ruling.args)
         if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(call, state, kit)):
             await _ask(call, ruling, state, kit)
-        await _check_again(call, state, kit)
-    if state.questions:
+        ruling = ledger.rulings[call.id]
+        if ruling.behavior != "deny" and ruling.args != call.arguments:
+            ruling = await _check_again(call, ruling, state, kit)
+        asks = asks or ruling.behavior == "ask"
+    if asks:
         return False
     ledger.count_round(waiting)
     if ledger.denied_rounds >= MOST_DENIED_ROUNDS:
@@ -84,7 +88,7 @@ async def _follow(
         if kit.journal.recorded(key := f"{state.step}:{what}:{call.id}"):
             said = await kit.journal.effect(key, gone)
     args = begun.get("args", call.arguments)
-    state.rule(call.id, replace(said, behavior="allow", updated_args=None), args)
+    state.rule(call, replace(said, behavior="allow", updated_args=None), args)
 
 
 def _is_answered(call: ToolCall, state: QueryState, kit: Kit) -> bool:
@@ -96,8 +100,9 @@ async def _reconsider(call: ToolCall, ruling: Ruling, state: QueryState, kit: Ki
     permission = await _permission(call, ruling.args, state, kit)
     if permission.behavior == "ask" or (permission.behavior == "deny" and _only_lacks(call, state, kit)):
         return ruling
-    await _tell_refusal(call, ruling.args, permission, state, kit)
-    return state.rule(call.id, permission, ruling.args)
+    if permission.behavior != "allow":
+        await _tell(call, ruling.args, permission, state, kit)
+    return state.rule(call, permission, ruling.args)
 
 
 def _only_lacks(call: ToolCall, state: QueryState, kit: Kit) -> bool:
@@ -111,15 +116,14 @@ def _attended(call: ToolCall, state: QueryState, kit: Kit) -> bool:
     return kit.on_ask is not None or kit.can_use_tool is not None or _is_answered(call, state, kit)
 
 
-async def _check_again(call: ToolCall, state: QueryState, kit: Kit) -> None:
+async def _check_again(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> Ruling:
     """What is forbidden stays forbidden, also with the arguments that an answer brought."""
-    ruling = state.permissions.rulings[call.id]
-    if ruling.behavior != "deny" and ruling.args != call.arguments:
-        when = "again" if ruling.behavior == "allow" else "asked"  # an answer may bring other arguments
-        found = await _suggest(call, ruling.args, state, kit, when)
-        if found.behavior == "deny":
-            state.rule(call.id, found, ruling.args)
-            await _tell(call, ruling.args, found, state, kit)
+    when = "again" if ruling.behavior == "allow" else "asked"  # an answer may bring other arguments
+    found = await _suggest(call, ruling.args, state, kit, when)
+    if found.behavior == "deny":
+        ruling = state.rule(call, found, ruling.args)
+        await _tell(call, ruling.args, found, state, kit)
+    return ruling
 
 
 async def _suggest(
@@ -127,6 +131,8 @@ async def _suggest(
 ) -> Permission:
     """What the rules, the mode and the tool itself say."""
     tool, policy = kit.tools.get(call.name), kit.permissions
+    if policy.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
+        return ALLOWED
     if tool is None:
         return policy.suggest(call.name, args, read_only=False)
     forms = args if policy.rules.is_empty else await _forms(call, tool, args, state, kit, when)
@@ -199,8 +205,9 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
             return Ruling("deny", args, *refusal)
         if tool is None or call.name in state.permissions.always_allowed:
             permission = replace(permission, behavior="allow")
-    await _tell_refusal(call, args, permission, state, kit)
-    return state.rule(call.id, permission, args)
+    if permission.behavior != "allow":
+        await _tell(call, args, permission, state, kit)
+    return state.rule(call, permission, args)
 
 
 def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -> Ruling | None:
@@ -216,7 +223,8 @@ def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -
         )
     if call.invalid is not None:
         return Ruling("deny", {}, "InvalidArguments", kit.prompts.tool_arguments.format(problem=call.invalid))
-    if tool is not None and state.tools.retries.get(call.name, 0) > tool.retries:
+    retries = state.tools.retries
+    if retries and tool is not None and retries.get(call.name, 0) > tool.retries:
         return Ruling("deny", call.arguments, "RetriesUsedUp", say("retries_used_up"))
     denied = state.permissions.denied
     before = denied.get(call_key(call.name, call.arguments)) if denied else None
@@ -265,7 +273,7 @@ async def _ask(call: ToolCall, ruling: Ruling, state: QueryState, kit: Kit) -> N
     permission = await kit.journal.effect(f"{state.step}:ask:{call.id}", asked)
     if permission.behavior == "ask":
         return  # not answered now: the run is suspended
-    ruling = state.rule(call.id, permission, ruling.args)
+    ruling = state.rule(call, permission, ruling.args)
     await _tell(call, ruling.args, permission, state, kit)
 
 
@@ -284,13 +292,6 @@ async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
             "deny", say("question_failed", error=safe_str(found.error) or type(found.error).__name__)
         )
     return _read_verdict("on_ask", found)
-
-
-async def _tell_refusal(
-    call: ToolCall, args: dict[str, Any], permission: Permission, state: QueryState, kit: Kit
-) -> None:
-    if permission.behavior != "allow":
-        await _tell(call, args, permission, state, kit)
 
 
 async def _tell(

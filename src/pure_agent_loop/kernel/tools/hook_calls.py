@@ -43,8 +43,12 @@ async def before_tool(
     Args:
         has_begun: It is too late to ask a hook; what one said before the call began is taken.
     """
-    args, context = call.arguments, HookContext(state.step, call.id)
-    for key, hook in _each(() if has_begun else kit.hooks.before_tool, f"{state.step}:before:{call.id}", kit):
+    args, hooks = call.arguments, () if has_begun else kit.hooks.before_tool
+    about = f"{state.step}:before:{call.id}"
+    if not hooks and not kit.journal.recorded(f"{about}:0"):
+        return args, None
+    context = HookContext(state.step, call.id)
+    for key, hook in _each(hooks, about, kit):
         try:
             asked = partial(_checked_call, partial(hook, call.name, deepcopy(args), context))
             wanted = await kit.journal.effect(key, asked)
@@ -79,8 +83,11 @@ def _checked(wanted: object) -> BeforeTool:
 
 async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:
     """The result as the hooks leave it."""
+    hooks, about = kit.hooks.after_tool, f"{state.step}:after:{call.id}"
+    if not hooks and not kit.journal.recorded(f"{about}:0"):
+        return text
     context = HookContext(state.step, call.id)
-    for key, hook in _each(kit.hooks.after_tool, f"{state.step}:after:{call.id}", kit):
+    for key, hook in _each(hooks, about, kit):
         found = partial(hook, call.name, call.arguments, text, context)
         changed = await _survive(f"A hook after {call.name}", key, found, state, kit)
         text = text if changed is None else as_text(changed)

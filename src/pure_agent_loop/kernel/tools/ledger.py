@@ -74,10 +74,11 @@ class ToolLedger:
 
     def take(self, tool: str, outcome: ToolOutcome) -> None:
         """Note what came of a call."""
-        self.find(outcome.found or ())
+        if outcome.found:
+            self.find(outcome.found)
         if outcome.is_retry:
             self.retries[tool] = self.retries.get(tool, 0) + 1
-        elif not outcome.is_error:
+        elif self.retries and not outcome.is_error:
             self.retries.pop(tool, None)
 
     def find(self, names: Iterable[str]) -> None:

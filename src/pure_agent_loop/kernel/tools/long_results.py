@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.paths import data_folder, private_folder
-from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
+from pure_agent_loop.tool import Tool, ToolRegistry
 
 READ_RESULT = "read_result"
 READ_CHARS = 20_000
@@ -94,6 +94,8 @@ class ResultFolder:
 
 def _write(path: Path, data: bytes) -> None:
     """All or nothing, readable for this user alone."""
+    import tempfile  # seldom needed
+
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -158,7 +160,15 @@ class ReadableTools(ToolRegistry):
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:
         super().__init__()
         self.inner, self.toolsets = inner, inner.toolsets
-        self.reader = _reader(folder, limit, prompts)
+        self.changes = inner.changes
+        self._tools = inner._tools  # the same dict: what is added there is here, too
+        self._find = inner._tools.get if type(inner).get is ToolRegistry.get else inner.get
+        self._reading = folder, limit, prompts
+
+    @cached_property
+    def reader(self) -> Tool:
+        """The tool that reads; most runs never need it."""
+        return _reader(*self._reading)
 
     def register(self, value: Any) -> Tool:
         """Add a tool to the user's."""
@@ -166,7 +176,7 @@ class ReadableTools(ToolRegistry):
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
-        return self.inner.get(name) or (self.reader if name == READ_RESULT else None)
+        return self._find(name) or (self.reader if name == READ_RESULT else None)
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
         """The user's tools as a request's ``tools``."""
@@ -176,21 +186,6 @@ class ReadableTools(ToolRegistry):
         """The same with the reading tool behind them."""
         own = [] if READ_RESULT in self.inner else [self.reader.to_openai_schema(prompts)]
         return [*self.inner.to_openai_schema(prompts), *own]
-
-    async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
-        """Call a tool by name; see `Tool.invoke`."""
-        if name == READ_RESULT and name not in self.inner:
-            return await self.reader.invoke(args, prompts)
-        return await self.inner.invoke(name, args, prompts)
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(self.inner)
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.inner
 
 
 def _reader(folder: ResultFolder, most: int, prompts: Prompts) -> Tool:

@@ -7,11 +7,12 @@ import hashlib
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts.frames import framed
+from pure_agent_loop.tool import Tool
 
 _MARK_CHARS = 16
 
 
-def marked(call: ToolCall, text: str, kit: Kit) -> str:
+def marked(call: ToolCall, tool: Tool | None, text: str, kit: Kit) -> str:
     """The result of a call, in a frame if its tool says that it brings words of others.
 
     The frame stands in the history; events, records of outcomes and the audit log have the plain text. Its
@@ -19,9 +20,9 @@ def marked(call: ToolCall, text: str, kit: Kit) -> str:
     replay makes the same one.
 
     Args:
-        kit: Has the tool and the words of the frame.
+        tool: The tool; None if there is none of that name.
+        kit: Has the words of the frame.
     """
-    tool = kit.tools.get(call.name)
     if tool is None or not tool.untrusted or not text:
         return text
     whole = "\0".join((call.id, call.name, text)).encode("utf-8", "surrogatepass")

@@ -46,6 +46,8 @@ class RunTools(ToolRegistry):
         prompts: In whose words the tools are described where they are recorded.
     """
 
+    changes = True
+
     def __init__(self, given: ToolRegistry, prompts: Prompts) -> None:
         super().__init__()
         self.given, self.toolsets = given, given.toolsets
@@ -79,11 +81,9 @@ class RunTools(ToolRegistry):
                 f"Two tools have the name {twice[0]!r}. Give those of a toolset other names: "
                 "toolsets.prefixed(tools, 'x_')."
             )
-        self._tools, self._in_step, self._schemas = (
-            dict(zip(names, [*given, *tools], strict=True)),
-            tools,
-            None,
-        )
+        self._tools.clear()  # others hold this dict
+        self._tools.update(zip(names, [*given, *tools], strict=True))
+        self._in_step, self._schemas = tools, None
         self.given.listed.update((tool.name, tool) for tool in tools if tool.examples)
         return True
 

@@ -32,6 +32,7 @@ from pure_agent_loop.parts import PartState
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.outcome import failed, without_secrets
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
+from pure_agent_loop.support.secrets.redaction import StreamRedactor
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
@@ -49,7 +50,9 @@ class _Planned:
     """A call after it was decided about: it will run, or its outcome is known already."""
 
     call: ToolCall
-    outcome: ToolOutcome | None
+    tool: Tool | None
+    key: str
+    outcome: ToolOutcome | None = None
     task: asyncio.Task[_Timed] | None = None
     seconds: float | None = None
     deadline: float | None = None
@@ -62,51 +65,66 @@ async def run_calls(state: QueryState, kit: Kit) -> None:
     known of those that began in an earlier process is kept then. If the result of one is made elsewhere, the
     others run, and the run waits for it.
     """
-    decided = await decide(state, kit)
-    waiting = [call for call in state.pending if call.id not in state.results]
-    if decided:
-        _note_outside(waiting, state, kit)
-    changes = decided and may_change(state, kit)
+    decided, step = await decide(state, kit), state.step
+    planned = _planned(step, state, kit, decided=decided)
+    changes = decided and kit.observers.snapshots is not None and may_change(state, kit)
     if changes:
         await keep_before(state, kit)
-    here = [call for call in waiting if not state.tools.awaits(call.id)]
-    planned = [_plan(call, state, kit) for call in here if decided or _is_settled(call, state, kit)]
-    for call in [*(each.call for each in planned), *state.open_calls]:
-        await kit.emit(Event.action(state.step, call.name, call.arguments, call.id))
+    open_calls = state.open_calls if state.tools.outside else []
+    for each in planned:
+        await kit.emit(Event.action(step, each.call.name, each.call.arguments, each.call.id))
+    for call in open_calls:
+        await kit.emit(Event.action(step, call.name, call.arguments, call.id))
     try:
-        for batch in _batches(planned, kit):
+        for batch in _batches(planned):
             for each in batch:
-                await _start(each, state, kit)
+                await _start(each, step, state, kit)
+            await asyncio.sleep(0)  # what need not wait is done then, and so needs nobody who waits for it
             for each in batch:
-                await _finish(each, state, kit)
+                await _finish(each, step, state, kit)
     except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
         await _stop_all(planned, state, kit)
         raise
     if changes:
         await tell_changes(state, kit)
-    if not decided or state.open_calls:
+    if not decided or (state.tools.outside and state.open_calls):
         state.stop(WAITING_TOOL if decided else SUSPENDED)
 
 
-def _note_outside(calls: Iterable[ToolCall], state: QueryState, kit: Kit) -> None:
+def _planned(step: int, state: QueryState, kit: Kit, *, decided: bool) -> list[_Planned]:
+    """The calls whose results come from here."""
+    planned = [_plan(call, step, state, kit) for call in state.pending if call.id not in state.results]
+    if decided:
+        _note_outside(planned, state, kit)
+    else:
+        planned = [each for each in planned if _is_settled(each, kit)]
+    return [each for each in planned if not (state.tools.outside and state.tools.awaits(each.call.id))]
+
+
+def _note_outside(planned: Iterable[_Planned], state: QueryState, kit: Kit) -> None:
     """Which of the calls that may be made have their results made elsewhere; those that came are none."""
-    for call in calls:
-        tool, ruling = kit.tools.get(call.name), state.permissions.rulings[call.id]
-        if kit.journal.recorded(_key(call, state)):
-            state.tools.outside.pop(call.id, None)
-            continue
-        is_new = call.id not in state.tools.outside and ruling.behavior == "allow"
-        if is_new and tool is not None and tool.external and not tool.refusal(ruling.args, kit.prompts):
-            state.tools.outside[call.id] = Outside(say("result_awaited"))
+    outside = state.tools.outside
+    for each in planned:
+        call, tool = each.call, each.tool
+        if call.id in outside:
+            if kit.journal.recorded(each.key):
+                del outside[call.id]
+        elif (
+            tool is not None
+            and tool.external
+            and each.outcome is None
+            and not kit.journal.recorded(each.key)
+            and not tool.refusal(call.arguments, kit.prompts)
+        ):
+            outside[call.id] = Outside(say("result_awaited"))
 
 
-def _batches(planned: Sequence[_Planned], kit: Kit) -> list[list[_Planned]]:
+def _batches(planned: Sequence[_Planned]) -> list[list[_Planned]]:
     """What may run together, in call order: an exclusive call runs alone."""
     batches: list[list[_Planned]] = []
     was_alone = True
     for each in planned:
-        tool = kit.tools.get(each.call.name)
-        is_alone = tool is not None and tool.exclusive and each.outcome is None
+        is_alone = each.tool is not None and each.tool.exclusive and each.outcome is None
         if is_alone or was_alone:
             batches.append([])
         batches[-1].append(each)
@@ -114,11 +132,11 @@ def _batches(planned: Sequence[_Planned], kit: Kit) -> list[list[_Planned]]:
     return batches
 
 
-def _is_settled(call: ToolCall, state: QueryState, kit: Kit) -> bool:
+def _is_settled(planned: _Planned, kit: Kit) -> bool:
     """True if the call began in an earlier process and will not run again."""
-    begun, tool = kit.journal.begun(key := _key(call, state)), kit.tools.get(call.name)
-    repeats = begun is not None and begun.get("idempotent") is True and _repeats(tool)
-    return begun is not None and (not repeats or kit.journal.recorded(key))
+    begun = kit.journal.begun(planned.key)
+    repeats = begun is not None and begun.get("idempotent") is True and _repeats(planned.tool)
+    return begun is not None and (not repeats or kit.journal.recorded(planned.key))
 
 
 def _repeats(tool: Tool | None) -> bool:
@@ -126,41 +144,40 @@ def _repeats(tool: Tool | None) -> bool:
     return tool is not None and (tool.idempotent or getattr(tool, "resumes", False))
 
 
-def _key(call: ToolCall, state: QueryState) -> str:
-    return f"{state.step}:tool:{call.id}"
-
-
-def _plan(call: ToolCall, state: QueryState, kit: Kit) -> _Planned:
-    ruling = state.permissions.rulings[call.id]
+def _plan(call: ToolCall, step: int, state: QueryState, kit: Kit) -> _Planned:
+    ruling, tool, key = state.permissions.rulings[call.id], kit.tools.get(call.name), f"{step}:tool:{call.id}"
     call = call if ruling.args is call.arguments else replace(call, arguments=ruling.args)
     if ruling.behavior == "allow":
-        return _Planned(call, None)
+        return _Planned(call, tool, key)
     denied = ruling.kind == "PermissionDenied"
     why = kit.prompts.tool_denied.format(reason=ruling.message) if denied else ruling.message
     why = why.replace("  ", " ")  # there may be no reason
-    return _Planned(call, failed(kit.prompts, call.name, ruling.kind, why))
+    return _Planned(call, tool, key, failed(kit.prompts, call.name, ruling.kind, why))
 
 
-async def _start(planned: _Planned, state: QueryState, kit: Kit) -> None:
+async def _start(planned: _Planned, step: int, state: QueryState, kit: Kit) -> None:
     call = planned.call
     if planned.outcome is not None:
         note_denied(call, planned.outcome, state, kit)
         return
-    await change_part(state, kit, call.id, "running")
-    tool = kit.tools.get(call.name)
-    seconds = tool.timeout if tool is not None and tool.timeout is not None else kit.timeouts.tool
-    left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
-    planned.seconds = min((each for each in (seconds, left) if each is not None), default=None)
+    await change_part(state, kit, call.id, "running", step=step)
+    tool, loop = planned.tool, asyncio.get_running_loop()
+    seconds = kit.timeouts.tool if tool is None or tool.timeout is None else tool.timeout
+    if state.deadline is not None:
+        left = max(0.0, state.deadline - kit.clock.monotonic())
+        seconds = left if seconds is None else min(seconds, left)
     about = {
         "tool": call.name,
         "args": call.arguments,
         "call_id": call.id,
         "idempotent": _repeats(tool),
     }
-    key, effect = _key(call, state), audited(call, _effect(call, tool, state, kit), state, kit)
-    planned.task = asyncio.create_task(_timed(key, effect, about, kit))
-    if planned.seconds is not None:
-        planned.deadline = asyncio.get_running_loop().time() + planned.seconds
+    effect = _effect(call, tool, state, kit)
+    if kit.observers.audit is not None:
+        effect = audited(call, effect, state, kit)
+    planned.task = loop.create_task(_timed(planned.key, effect, about, kit))
+    if seconds is not None:
+        planned.seconds, planned.deadline = seconds, loop.time() + seconds
 
 
 def _effect(
@@ -169,32 +186,31 @@ def _effect(
     """The call itself; repeated after a failure only if the tool says that this does no harm."""
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
     about = tool_context(call, state, kit, _piece_teller(call, state, kit))
-    outside = state.tools.outside.get(call.id)
+    outside = state.tools.outside.get(call.id) if state.tools.outside else None
+    invoke = partial(kit.tools.invoke, call.name) if tool is None else tool.invoke  # the first says so
 
     async def effect() -> ToolOutcome:
         if outside is not None:
             return _redacted(ToolOutcome(outside.text, outside.is_error), kit)
         enter_call(about)  # each call has a task of its own
-        for _ in range(attempts - 1):
-            outcome = await _invoked(call, kit)
-            if not outcome.is_error or outcome.is_interrupt or outcome.is_retry:
-                return outcome
+        for left in range(attempts - 1, -1, -1):
+            outcome = await invoke(call.arguments, kit.prompts)
+            await all_told()
+            outcome = _redacted(outcome, kit)
+            if not left or not outcome.is_error or outcome.is_interrupt or outcome.is_retry:
+                break
             await kit.clock.sleep(kit.tool_retries.delay)
-        return await _invoked(call, kit)
+        return outcome
 
     return effect
-
-
-async def _invoked(call: ToolCall, kit: Kit) -> ToolOutcome:
-    outcome = await kit.tools.invoke(call.name, call.arguments, kit.prompts)
-    await all_told()
-    return _redacted(outcome, kit)
 
 
 def _redacted(outcome: ToolOutcome, kit: Kit) -> ToolOutcome:
     if kit.redactor is None:
         return outcome
-    text, (parts, removed) = kit.redactor.redact(outcome.text), without_secrets(outcome.parts, kit.redactor)
+    text, parts, removed = kit.redactor.redact(outcome.text), outcome.parts, False
+    if parts:
+        parts, removed = without_secrets(parts, kit.redactor)
     text += f"\n{say('media_not_sent', why=say('media_secret'))}" if removed else ""
     if text == outcome.text and parts is outcome.parts:
         return outcome
@@ -206,9 +222,12 @@ def _piece_teller(call: ToolCall, state: QueryState, kit: Kit) -> Callable[[str]
     """Tells of the pieces of a result; hooks that look at results have not seen these, so then nothing."""
     if kit.hooks.after_tool:
         return None
-    clean = None if kit.redactor is None else kit.redactor.stream()
+    clean: StreamRedactor | None = None
 
     async def tell(text: str) -> None:
+        nonlocal clean
+        if clean is None and kit.redactor is not None:
+            clean = kit.redactor.stream()
         text = text if clean is None or kit.redactor is None else kit.redactor.redact(clean.feed(text))
         if text:
             await kit.emit(Event.progress(state.step, call.name, text, call.id))
@@ -224,33 +243,38 @@ async def _timed(
     return _Timed(outcome, kit.clock.monotonic() - started)
 
 
-async def _finish(planned: _Planned, state: QueryState, kit: Kit) -> None:
+async def _finish(planned: _Planned, step: int, state: QueryState, kit: Kit) -> None:
     """Wait for a call, put its result into the state, tell about it."""
-    outcome, seconds = await _settle(planned, state, kit)
-    call = planned.call
+    outcome, seconds = await _settle(planned, kit)
+    call, tool = planned.call, planned.tool
     if planned.outcome is None:
         seen = await after_tool(call, outcome.text, state, kit)
         if seen != outcome.text:  # a hook that keeps something back has not seen what is no text
             outcome = replace(outcome, text=seen, parts=None, value=None)
     state.tools.take(call.name, outcome)
-    warning = _warning(call, outcome, state, kit) + _corrections(call, outcome, state, kit)
+    warning = _warning(call, outcome, state, kit)
+    if outcome.is_retry and tool is not None:
+        warning += _corrections(tool, state)
     outcome = _cut(call, outcome, state, kit)
     planned.outcome = outcome = replace(outcome, text=outcome.text + warning) if warning else outcome
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
-    await change_part(state, kit, call.id, "error" if outcome.is_error else ended, outcome.text)
-    spend(outcome.spent, state, kit)
-    text = outcome.text if outcome.is_error else marked(call, outcome.text, kit)
+    ended = "error" if outcome.is_error else ended
+    await change_part(state, kit, call.id, ended, outcome.text, step=step)
+    if outcome.spent:
+        spend(outcome.spent, state, kit)
+    text = outcome.text if outcome.is_error else marked(call, tool, outcome.text, kit)
     state.add_result(call.id, text, outcome.parts)
     if outcome.is_interrupt:
         state.stop("cancelled")
-    state.hand_to("" if outcome.is_error else outcome.hands_to)
+    if outcome.hands_to and not outcome.is_error:
+        state.hand_to(outcome.hands_to)
     about = (call.name, outcome.text, seconds, call.id, outcome.is_error, outcome.value)
-    await kit.emit(Event.observation(state.step, *about))
+    await kit.emit(Event.observation(step, *about))
 
 
 def _cut(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> ToolOutcome:
     """The outcome as it fits into the history; what was left out can be read from then on."""
-    limit = kit.results.max_error_chars if outcome.is_error else result_chars(kit)
+    limit = kit.results.max_error_chars if outcome.is_error else result_chars(state, kit)
     if len(outcome.text) <= limit or (
         call.name == READ_RESULT and READ_RESULT not in kit.tools and not outcome.is_error
     ):
@@ -271,28 +295,28 @@ def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) 
     return f"\n\n{kit.prompts.warned_repetition.format(what=what)}"
 
 
-def _corrections(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) -> str:
+def _corrections(tool: Tool, state: QueryState) -> str:
     """How often a model that was sent back may try again."""
-    tool = kit.tools.get(call.name)
-    if not outcome.is_retry or tool is None:
-        return ""
-    left = tool.retries + 1 - state.tools.retries[call.name]
+    left = tool.retries + 1 - state.tools.retries[tool.name]
     return "\n" + (say("retries_left", left=left) if left > 0 else say("retries_used_up"))
 
 
-async def _settle(planned: _Planned, state: QueryState, kit: Kit) -> _Timed:
+async def _settle(planned: _Planned, kit: Kit) -> _Timed:
     task = planned.task
     if task is None:
         assert planned.outcome is not None
         return _Timed(planned.outcome, 0.0)
-    now = asyncio.get_running_loop().time()
-    left = None if planned.deadline in (None, float("inf")) else max(0.0, planned.deadline - now)
-    await asyncio.wait({task}, timeout=left)
-    if not task.done():
+    done = task.done()
+    if not done:
+        now = asyncio.get_running_loop().time()
+        left = None if planned.deadline in (None, float("inf")) else max(0.0, planned.deadline - now)
+        await asyncio.wait({task}, timeout=left)
+        done = task.done()
+    if not done:
         await _leave([task])
         text = kit.prompts.tool_timed_out.format(seconds=f"{planned.seconds:g}")
         outcome = failed(kit.prompts, planned.call.name, "Timeout", text)
-        key = f"{state.step}:timeout:{planned.call.id}"  # what was measured must be known to a replay
+        key = planned.key.replace(":tool:", ":timeout:", 1)  # what was measured must be known to a replay
         return _Timed(await kit.journal.effect(key, partial(_timed_out, outcome)), planned.seconds or 0.0)
     if task.cancelled():  # not by us: we have not asked for it
         return _Timed(failed(kit.prompts, planned.call.name, "CancelledError", say("cancelled_itself")), 0.0)
@@ -325,7 +349,7 @@ def _unfinished(planned: _Planned, state: QueryState, kit: Kit) -> str:
     if kit.hooks.after_tool:  # they may be there to keep something back, and have not seen it
         return kit.prompts.tool_cancelled
     outcome = _cut(planned.call, task.result().outcome, state, kit)
-    return outcome.text if outcome.is_error else marked(planned.call, outcome.text, kit)
+    return outcome.text if outcome.is_error else marked(planned.call, planned.tool, outcome.text, kit)
 
 
 async def _leave(tasks: list[asyncio.Task[_Timed]]) -> None:

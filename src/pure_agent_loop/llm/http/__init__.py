@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 
@@ -26,8 +26,13 @@ class Answer(Protocol):
         """Its header fields."""
         ...
 
-    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Its body, piece by piece as it comes, decompressed."""
+    @property
+    def at_end(self) -> bool:
+        """True if the body is known to have been read to its end."""
+        ...
+
+    async def read(self) -> bytes:
+        """What has come of its body since, unpacked; waits for the next piece, and is empty at the end."""
         ...
 
     async def aclose(self) -> None:

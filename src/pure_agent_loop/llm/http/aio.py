@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import weakref
-from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -94,12 +93,12 @@ class _Answer:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response, self.headers = response, response.headers
+        self.read = response.content.readany
 
-    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+    @property
+    def at_end(self) -> bool:
         """See `Answer`."""
-        content = self.response.content
-        while data := await content.readany():
-            yield data
+        return self.response.content.at_eof()
 
     async def aclose(self) -> None:
         """See `Answer`."""

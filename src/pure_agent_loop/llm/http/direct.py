@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.http.plain import Patience, PlainRequest, PlainTransport
-from pure_agent_loop.llm.http.pool import StackedTransport, library
+from pure_agent_loop.llm.http.pool import HttpxAnswer, StackedTransport, library
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer
@@ -36,7 +36,7 @@ class DirectTransport(PlainTransport):
             extensions={"timeout": _timeout(request.patience)},
         )
         response = await self._answered(sent)
-        return response.status_code, response
+        return response.status_code, HttpxAnswer(response)
 
     async def _answered(self, request: library.Request) -> library.Response:
         try:
@@ -47,8 +47,8 @@ class DirectTransport(PlainTransport):
             raise ValueError from error
 
     async def _read(self, answer: Answer) -> bytes:
-        assert isinstance(answer, library.Response)
-        return await answer.aread()
+        assert isinstance(answer, HttpxAnswer)
+        return await answer.response.aread()
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""

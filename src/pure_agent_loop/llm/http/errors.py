@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import sys
 import time
@@ -137,6 +136,8 @@ def parse_retry_after(headers: Headers) -> float | None:
     seconds = _number(text)
     if seconds is not None:
         return seconds
+    import email.utils  # few servers send a date
+
     try:
         date = email.utils.parsedate_to_datetime(text)
         date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)

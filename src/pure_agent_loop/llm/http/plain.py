@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.request import getproxies
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
@@ -17,6 +18,8 @@ from pure_agent_loop.llm.http.errors import RefusedError, UnansweredError, Unsen
 # As the SDK has them, so that it makes no difference which is at work.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
 CONNECTIONS, REDIRECTS = 1_000, 20
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # of those of a request, what is of HTTP
 
 
 class Patience(NamedTuple):
@@ -123,6 +126,8 @@ class PlainTransport(ABC):
 
     def _request(self, body: bytes, options: Mapping[str, Any]) -> PlainRequest | None:
         """The request; None if only the SDK knows what an option means."""
+        if _OPTIONS.isdisjoint(options):  # nearly always
+            return PlainRequest(body, self._patience)
         seconds, headers = options.get("timeout"), options.get("extra_headers") or {}
         query = options.get("extra_query") or {}
         is_plain = (
@@ -142,7 +147,11 @@ class PlainTransport(ABC):
 
 def has_proxy() -> bool:
     """Whether the environment or the system names a proxy. Who may pass it by, the SDK knows."""
-    return not getproxies().keys().isdisjoint(("http", "https", "all"))
+    if sys.platform in ("win32", "darwin"):
+        from urllib.request import getproxies  # elsewhere only the environment says it, and this loads a lot
+
+        return not getproxies().keys().isdisjoint(("http", "https", "all"))
+    return any(value and name.lower() in _PROXIES for name, value in os.environ.items())
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

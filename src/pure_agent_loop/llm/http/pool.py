@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Protocol
 
+from pure_agent_loop.llm.http.plain import CONNECTIONS, KEPT_SECONDS
+
 try:
     import httpx2 as library
 except ImportError:  # before the third generation of the SDK
     import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
 
-__all__ = ["StackedTransport", "library"]
+__all__ = ["HttpxAnswer", "StackedTransport", "library"]
 
-# As the SDK has them.
-CONNECTIONS, KEPT_SECONDS = 1_000, 5.0
 _ONE = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_SECONDS)
 
 
@@ -75,6 +75,29 @@ class StackedTransport(library.AsyncBaseTransport):
             await self._free.pop()[1].aclose()
         while self._spoiled:
             await self._spoiled.pop().aclose()
+
+
+class HttpxAnswer:
+    """See `Answer`.
+
+    Args:
+        response: Its body has not been read.
+    """
+
+    at_end = False  # nobody says
+
+    def __init__(self, response: library.Response) -> None:
+        self.response, self.headers = response, response.headers
+        self._pieces = response.aiter_bytes()
+
+    async def read(self) -> bytes:
+        """See `Answer`."""
+        return await anext(self._pieces, b"")
+
+    async def aclose(self) -> None:
+        """See `Answer`."""
+        await self._pieces.aclose()
+        await self.response.aclose()
 
 
 class _GivesBack(Protocol):

@@ -47,6 +47,8 @@ class SdkTransport:
         """See `Transport`."""
         from openai import AsyncStream
 
+        from pure_agent_loop.llm.http.pool import HttpxAnswer
+
         opened = await self._client.post(
             "/chat/completions",
             **{self._body: body},
@@ -55,8 +57,7 @@ class SdkTransport:
             stream=True,
             stream_cls=AsyncStream[object],
         )
-        response: Answer = opened.response
-        return response
+        return HttpxAnswer(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""

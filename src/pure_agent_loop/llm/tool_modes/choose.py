@@ -99,12 +99,14 @@ async def _named(
     The caller's system prompt is not looked at: it speaks of how to answer, and blurs what is compared.
     """
     lead: list[Message] = [{"role": "system", "content": prompts.choose}]
+    none = no_tool(prompts)
     for shot in shots:
-        lead += [] if shot.name in no_tool(prompts) else _turn(shot.request, shot.name)
+        lead += [] if shot.name in none else _turn(shot.request, shot.name)
     # The tools stand behind the examples: what is before them stays in the server's cache for all tools.
     listed = "\n".join("- " + ": ".join(_about(each)) for each in tools)
     lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
-    keys = [(json.dumps(lead), _about(each)[0]) for each in tools]
+    written = json.dumps(lead)
+    keys = [(written, _about(each)[0]) for each in tools]
     # First all of the one, then all of the other: the server keeps what it read last.
     for key in keys:
         if key not in known:
@@ -120,7 +122,8 @@ async def _heard(
     lead: list[Message] = [{"role": "system", "content": prompts.choose_heard}]
     for shot in shots:
         lead += _turn(f"{shot.name}: {shot.description}", shot.request)
-    none = next((f"{s.name}: {s.description}" for s in shots if s.name in no_tool(prompts)), NO_CONTENT)
+    names = no_tool(prompts)
+    none = next((f"{each.name}: {each.description}" for each in shots if each.name in names), NO_CONTENT)
     without = await _likelihood(asking, lead, none, said)
     return [_share(await _likelihood(asking, lead, ": ".join(_about(each)), said), without) for each in tools]
 

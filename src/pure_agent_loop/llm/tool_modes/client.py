@@ -16,7 +16,7 @@ format or a parameter that is refused) it remembers, and says so in a notice.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol, get_args
 
@@ -159,28 +159,43 @@ class ToolModeClient(BaseLLMClient):
             self._probed = True
             if await drops_tools(self.inner):
                 yield self._switch("the server's template for this model leaves tools out")
-        refusal, shown = None, False
+        shown = False
+        deltas, watch = self._ask(messages, tools, kwargs)
         try:
-            async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
-                async for delta in deltas:
-                    yield delta
-                    shown = shown or delta != _NOTHING
+            async for delta in deltas:
+                seen = delta if watch is None else watch.take(delta)
+                yield seen
+                shown = shown or seen != _NOTHING
         except LLMError as error:
-            can_switch = self.mode == "auto" and self.current == "native" and tools and not shown
-            if not can_switch or not is_refusal(error, REFUSES_TOOLS):
+            if shown or not tools or not self._switches() or not is_refusal(error, REFUSES_TOOLS):
                 raise
-            refusal = error
-        if refusal is not None:
-            yield self._switch(f"the server refuses tools ({refusal.said[:200]})")
-            async with aclosing(self._ask(messages, tools, kwargs)) as deltas:
-                async for delta in deltas:
-                    yield delta
+            refusal = error.said
+        else:
+            for last in () if watch is None else self._last(watch):
+                yield last
+            return
+        finally:
+            await deltas.aclose()
+        yield self._switch(f"the server refuses tools ({refusal[:200]})")
+        async with aclosing(self._ask(messages, tools, kwargs)[0]) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def aclose(self) -> None:
         """Close the inner client."""
         close = getattr(self.inner, "aclose", None)
         if close is not None:
             await close()
+
+    def _last(self, watch: NativeReader) -> Iterator[Delta]:
+        last = watch.finish()
+        yield last
+        if last.tool_calls and self._switches():
+            yield self._switch("the model writes its calls as text")
+
+    def _switches(self) -> bool:
+        """True if another mode can be gone on with."""
+        return self.mode == "auto" and self.current == "native"
 
     def _switch(self, why: str) -> Delta:
         self.current = "json"
@@ -248,30 +263,17 @@ class ToolModeClient(BaseLLMClient):
 
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-    ) -> AsyncGenerator[Delta, None]:
+    ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
+        """The answer, and what has to look through it for calls that were left in its text."""
         tools, given = self._callable(tools, options)
         options = dict(given)
         if self._is_plain(messages, tools):
-            ask = self._native if format_of(options) is None else self._typed
-            return ask(messages, tools, options)
+            if format_of(options) is not None:
+                return self._typed(messages, tools, options)
+            return stream_of(self.inner, messages, tools, options), _watch(tools, options)
         tools = self._shown_how(tools or [])
-        if self.current == "text":
-            return self._text(messages, tools or [], options)
-        return self._json(messages, tools or [], options)
-
-    async def _native(
-        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-    ) -> AsyncGenerator[Delta, None]:
-        watch = NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
-        async with aclosing(stream_of(self.inner, messages, tools, options)) as deltas:
-            async for delta in deltas:
-                yield watch.take(delta) if watch else delta
-        if watch is None:
-            return
-        last = watch.finish()
-        yield last
-        if last.tool_calls and self.mode == "auto" and self.current == "native":
-            yield self._switch("the model writes its calls as text")
+        ask = self._text if self.current == "text" else self._json
+        return ask(messages, tools, options), None
 
     def _typed_request(
         self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], refused: int
@@ -280,19 +282,14 @@ class ToolModeClient(BaseLLMClient):
         options = with_room(options, profile_of(self.inner))
         return typed_request(messages, tools, options, mode, self._prompts, refused)
 
-    async def _typed(
+    def _typed(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-    ) -> AsyncGenerator[Delta, None]:
+    ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
         """A typed answer, with the best response format that the server takes."""
-
-        def ask(number: int) -> AsyncGenerator[Delta, None]:
-            return self._native(*self._typed_request(messages, tools, options, number))
-
-        asked = (self._typed_request(messages, tools, options, number) for number in range(MOST_FORMATS))
+        asked = [self._typed_request(messages, tools, options, number) for number in range(MOST_FORMATS)]
         formats = [each.options.get("response_format") for each in asked]
-        async with aclosing(self._formats.ask(ask, formats)) as deltas:
-            async for delta in deltas:
-                yield delta
+        deltas = self._formats.ask(lambda number: stream_of(self.inner, *asked[number]), formats)
+        return deltas, _watch(asked[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -401,6 +398,10 @@ class ToolModeClient(BaseLLMClient):
 
 
 _NOTHING = Delta()
+
+
+def _watch(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+    return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
 
 
 def _is_of_tools(message: Message) -> bool:

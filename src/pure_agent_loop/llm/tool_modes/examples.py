@@ -56,13 +56,14 @@ _FILLED = {
     "en": (
         Filled(
             "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
-            "- people (integer): How many guests\n- outside (boolean): Whether to sit outside",
+            "- people (integer): How many guests\n- outside (boolean, optional): Whether to sit outside",
             "Get us a table for 4 at Blue Garden tonight, outside please.",
             [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
         ),
         Filled(
             "convert_length: Convert a length to another unit.\n- value (number): The length\n"
-            "- from_unit (string): Its unit\n- to_unit (string): The unit wanted",
+            "- from_unit (string): Its unit\n- to_unit (string): The unit wanted\n"
+            "- digits (integer, optional): How many behind the point",
             "How many feet are 12.5 meters?",
             [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
         ),
@@ -75,13 +76,13 @@ _FILLED = {
     "zh": (
         Filled(
             "book_table: 在餐厅订桌。\n- restaurant (string): 餐厅名\n- people (integer): 人数\n"
-            "- outside (boolean): 是否坐室外",
+            "- outside (boolean，可省略): 是否坐室外",
             "请在蓝园订一张今晚四人的桌子，要室外的。",
             [{"restaurant": "蓝园", "people": 4, "outside": True}],
         ),
         Filled(
             "convert_length: 换算长度单位。\n- value (number): 长度\n- from_unit (string): 原单位\n"
-            "- to_unit (string): 目标单位",
+            "- to_unit (string): 目标单位\n- digits (integer，可省略): 小数位数",
             "12.5 米是多少英尺？",
             [{"value": 12.5, "from_unit": "米", "to_unit": "英尺"}],
         ),

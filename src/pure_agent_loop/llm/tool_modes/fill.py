@@ -66,8 +66,9 @@ async def fill(
         parameters = _complete(parameters)
     if not parameters.get("properties"):
         return [{}]
-    shots = [*filled_examples(prompts), *_own_examples(function)]
-    lead = _lead(shots, describe(function["name"], function, parameters), said, prompts, several=is_able)
+    shots = [*filled_examples(prompts), *_own_examples(function, prompts)]
+    about = describe(function["name"], function, parameters, prompts)
+    lead = _lead(shots, about, said, prompts, several=is_able)
     calls, text = await _ask(asking, lead, parameters, is_able and several, max_tokens)
     if calls is None:
         return [text]
@@ -130,8 +131,8 @@ def _complete(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {**parameters, "required": parameters.get("required") or list(parameters.get("properties") or ())}
 
 
-def _own_examples(function: Mapping[str, Any]) -> list[Filled]:
-    about = describe(function["name"], function, function.get("parameters") or {})
+def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[Filled]:
+    about = describe(function["name"], function, function.get("parameters") or {}, prompts)
     given = function.get("examples") or ()
     return [Filled(about, question, [dict(arguments)]) for question, arguments in given]
 
@@ -154,14 +155,17 @@ def _lead(
     return [*lead, {"role": "user", "content": asks(function=about, question=said)}]
 
 
-def describe(name: str, function: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+def describe(name: str, function: Mapping[str, Any], parameters: Mapping[str, Any], prompts: Prompts) -> str:
     """A tool and its arguments, a line each."""
     lines = [f"{name}: {(function.get('description') or '').strip()}"]
     for argument, schema in (parameters.get("properties") or {}).items():
         about = schema if isinstance(schema, Mapping) else {}
         choices = about.get("enum")
         hint = f" {json.dumps(choices, ensure_ascii=False)}" if choices else ""
-        lines.append(f"- {argument} ({about.get('type', 'any')}): {about.get('description') or ''}{hint}")
+        kind = about.get("type", "any")
+        if argument not in (parameters.get("required") or ()):
+            kind = prompts.fill_optional.format(type=kind)
+        lines.append(f"- {argument} ({kind}): {about.get('description') or ''}{hint}")
     return "\n".join(lines)
 
 
@@ -179,9 +183,9 @@ def _composed(function: Mapping[str, Any]) -> set[str]:
 def _without_made_up(
     parameters: Mapping[str, Any], values: Arguments, said: str, composed: set[str]
 ) -> Arguments:
-    """The values without those that may be left out and were not said."""
+    """The values without those that may be left out, could have been said, and were not."""
     needed = {*parameters["required"], *composed}
-    return {name: value for name, value in values.items() if name in needed or _is_said(value, said)}
+    return {name: value for name, value in values.items() if name in needed or _stands_in(value, said)}
 
 
 def _narrowed(

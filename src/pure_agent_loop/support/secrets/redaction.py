@@ -49,6 +49,7 @@ _ESCAPES = [
     )
     for code in ("\\u{:04x}", "\\u{:04X}", "&#{};", "&#x{:x};", "&#x{:X};", "\\x{:02x}", "%{:02X}", "%{:02x}")
 ]
+_SCALARS = frozenset({bool, int, float})
 T = TypeVar("T")
 
 
@@ -79,6 +80,7 @@ class Redactor:
             if len(value) >= MIN_LENGTH:
                 found.setdefault(value, name)
         self._forms = {form: name for value, name in found.items() for form in _forms(value)}
+        self.is_empty = not self._forms  # shapes are looked for all the same
         self._by_piece: dict[str, set[str]] = {}
         self._by_tail: dict[str, set[str]] = {}
         for form in self._forms:
@@ -86,7 +88,6 @@ class Redactor:
                 self._by_piece.setdefault(form[start : start + _PIECE], set()).add(form)
             for end in range(1, len(form)):
                 self._by_tail.setdefault(form[max(0, end - _TAIL) : end], set()).add(form)
-
         self._pieces = frozenset(self._by_piece)
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
 
@@ -122,7 +123,14 @@ class Redactor:
 
         What has another type becomes its JSON form. If nothing is removed, it is the value itself.
         """
-        return value if not self._forms else self._walk(value)
+        if not self._forms:
+            return value
+        texts: list[str] = []
+        try:  # nearly always nothing is in any of them
+            is_clean = _gather([value], texts, 100) and not self._likely("\n".join(texts))
+        except TypeError:  # a key that is no text
+            is_clean = False
+        return value if is_clean else self._walk(value)
 
     def stream(self) -> StreamRedactor:
         """For one text that comes in pieces."""
@@ -147,7 +155,8 @@ class Redactor:
         if value is None or isinstance(value, (bool, int, float)) or depth > 100:
             return value
         if isinstance(value, Mapping):
-            pairs = {self._key(key): self._walk(each, depth + 1) for key, each in value.items()}
+            clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
+            pairs = {key: self._walk(each, depth + 1) for key, each in clean}
             same = all(a is b and value[a] is c for (b, c), a in zip(pairs.items(), value, strict=False))
             return value if same and len(pairs) == len(value) else pairs
         if isinstance(value, (list, tuple)):
@@ -157,9 +166,6 @@ class Redactor:
         if isinstance(value, BaseException):
             return value
         return self._walk(to_jsonable(value), depth + 1)
-
-    def _key(self, key: Any) -> Any:
-        return self.redact_known(key) if isinstance(key, str) else key
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
         """Where known secrets stand, in order, those that overlap as one: start, end, name."""
@@ -321,6 +327,24 @@ def shown_url(url: str) -> str:
         shown = [f"{n}={'...' if v and _SECRET_QUERY.search(n) else v}" if e else n for n, e, v in fields]
         query = "&".join(shown)
     return f"{head}{marker}{netloc.rpartition('@')[2]}{path}{mark}{query}"
+
+
+def _gather(values: Iterable[Any], texts: list[str], depth: int) -> bool:
+    """Collect the texts in some values, keys too; False if one of them is not plain, or nested deeper."""
+    for value in values:
+        kind, inner = type(value), None
+        if kind is str:
+            texts += (value,)
+        elif kind is dict:
+            texts += value
+            inner = value.values()
+        elif kind is list or kind is tuple:
+            inner = value
+        elif value is not None and kind not in _SCALARS:
+            return False
+        if inner is not None and not (depth and _gather(inner, texts, depth - 1)):
+            return False
+    return True
 
 
 def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:

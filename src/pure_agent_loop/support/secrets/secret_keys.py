@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pure_agent_loop.support.lazy import lazy_pattern
+
 # What a key begins with, and what must follow.
 _PREFIXED = {
     "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter
@@ -90,7 +92,7 @@ def _pattern() -> re.Pattern[str]:
     prefixed = [re.escape(prefix) + rest for prefix, rest in _PREFIXED.items()]
     for rest, prefixes in _PREFIXES.items():
         prefixed.append(f"(?:{'|'.join(map(re.escape, prefixes.split()))}){rest}")
-    return re.compile(f"{_BEFORE}(?:{'|'.join((*prefixed, *_WHOLE))})|{'|'.join(_AFTER)}")
+    return lazy_pattern(f"{_BEFORE}(?:{'|'.join((*prefixed, *_WHOLE))})|{'|'.join(_AFTER)}")
 
 
 KEYS = _pattern()

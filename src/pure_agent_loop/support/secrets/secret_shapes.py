@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import log2
 from typing import Any
 
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
 _ENTROPY_BITS = 3.0
@@ -24,8 +25,8 @@ _RUN = bytes(
     97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
 )
 _SHORTEST = b"a" * 16
-_REST = re.compile(r"[A-Za-z0-9_./+~%=:-]{0,4000}")
-_DIGIT, _LETTER, _SIGN = re.compile("[0-9]"), re.compile("[A-Za-z]"), re.compile(r"[!@#$%^&*?+~|]")
+_REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]{0,4000}")
+_DIGIT, _LETTER, _SIGN = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]"), lazy_pattern(r"[!@#$%^&*?+~|]")
 
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
 _OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
@@ -34,52 +35,59 @@ _FIELDS = (
     rf"{_OPERATOR}|{_QUOTE}>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
 )
 _WIDE = rf"(?:{_FIELDS}|\s{{0,5}}(?:\||\t)\s{{0,5}})"
-_NAMES = re.compile(
+_NAMES = lazy_pattern(
     r"password|passwd|passphrase|secret|token|credential|(?<=-)signature|cookie|bearer"
     r"|(?:\b|_)(?:sig|dsn|auth|pass|pw|pat|psk)\b|[a-z]{2,20}[_. -]key|(?-i:[a-z]Key)"
     r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
     re.I,
 )
 _STEM = re.compile(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
-_ASSIGNED = re.compile(rf"[\w-]{{0,30}}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
-_GIVEN = re.compile(rf"[\w-]{{0,30}}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
-_SAID = re.compile(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
+_ASSIGNED = lazy_pattern(rf"[\w-]{{0,30}}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_GIVEN = lazy_pattern(rf"[\w-]{{0,30}}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_SAID = lazy_pattern(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
 # Or letters and digits behind further words of its name, and then nothing but signs, `: Type =`, elements of
 # XML or a key. Within quotes these may be brackets and the end of a line too.
-_LETTERS = re.compile(r"([A-Za-z0-9+/=]{20,400})")
+_LETTERS = lazy_pattern(r"([A-Za-z0-9+/=]{20,400})")
 _GLUE = r"[\w-]{0,30}(?:[ -](?:key|token|id|value))?(?:\s?:\s?\w{1,20}(?=\s?=)|(?:</?\w{1,20}>){1,3})?"
-_TO_QUOTED = re.compile(
+_TO_QUOTED = lazy_pattern(
     rf"{_GLUE}(?:(?!==|!=)[^\w\"'`]){{1,20}}(?:[\"']\w{{1,20}}[\"'][\s:=>]{{1,5}})?(?:[bru]{{1,2}}|@)?[\"'`]"
 )
-_TO_BARE = re.compile(rf"{_GLUE}(?: is| was)?(?:(?!==|!=)[^\w\"'`\n(\[{{<.]){{1,6}}")
-_GOES_ON = re.compile(r"[\w/.(\[-]")
-_OPTION = re.compile(r"(?<![\w-])--?[\w-]{0,30}\Z")
-_BEARER = re.compile(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
-_AUTHORISED = re.compile(
+_TO_BARE = lazy_pattern(rf"{_GLUE}(?: is| was)?(?:(?!==|!=)[^\w\"'`\n(\[{{<.]){{1,6}}")
+_GOES_ON = lazy_pattern(r"[\w/.(\[-]")
+_OPTION = lazy_pattern(r"(?<![\w-])--?[\w-]{0,30}\Z")
+_BEARER = lazy_pattern(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
+_AUTHORISED = lazy_pattern(
     rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z0-9-]{{2,20}} {{1,3}})?"
     r"((?:[\w-]{1,40}=\\?\"[^\"\n]{0,2000}\"[, ]{0,3}){2,40}|[A-Za-z0-9._~+/=:-]{8,4000})"
 )
-_COOKIE = re.compile(
+_COOKIE = lazy_pattern(
     rf"{_OPERATOR}{_QUOTE}([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
 )
-_NO_SECRET = re.compile(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
-_TOKENIZER = re.compile(r"i[sz]", re.I)  # what follows "token" in tokenizer, tokenise, ...
+_NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
+_TOKENIZER = lazy_pattern(r"i[sz]", re.I)  # what follows "token" in tokenizer, tokenise, ...
 
 # What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
 _STAND_IN = (
     r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s|\*{1,60}"
     r"|(?i:pass(?:word|wd|phrase)?))"
 )
-_USERINFO = re.compile(rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@")
-_CURL = re.compile(
+_USERINFO = lazy_pattern(
+    rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@"
+)
+_CURL = lazy_pattern(
     r"[^\n]{0,300}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<{]{1,100}:([^\s\"'$<{]{4,200})"
 )
 
-_CALLED, _DOTTED = re.compile(r"[A-Za-z_][\w.:]*"), re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
-_TYPE = re.compile(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
-_PLAIN = re.compile(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
-_PARTS = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
-_VOWEL, _NO_WORD = re.compile("[aeiouy]", re.I), re.compile("[^aeiouy]{5}", re.I)
+_CALLED, _DOTTED = lazy_pattern(r"[A-Za-z_][\w.:]*"), lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
+_TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
+_PLAIN = lazy_pattern(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
+_PARTS = lazy_pattern(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
+_VOWEL, _NO_WORD = lazy_pattern("[aeiouy]", re.I), lazy_pattern("[^aeiouy]{5}", re.I)
+
+
+# What the search for each shape begins with; that of keys begins with a run of letters and digits.
+_PASSWORD_WORDS, _CHINESE_WORDS = (b"pass", b"pwd", b"psk", b"secret"), ("密码", "口令")
+_WORDS = (*_PASSWORD_WORDS, b"://", b"curl ", b"authori", b"cookie", b"private key")
 
 
 def remove_shapes(text: str, mark: str) -> str:
@@ -91,6 +99,9 @@ def remove_shapes(text: str, mark: str) -> str:
     """
     data = text.encode("ascii", "replace")  # one byte for each character
     lowered = data.lower()
+    is_plain = _SHORTEST not in data.translate(_RUN) and not any(map(text.__contains__, _CHINESE_WORDS))
+    if is_plain and not any(map(lowered.__contains__, _WORDS)):  # as most results are
+        return text
     spans = [
         *_keys(text, data, lowered),
         *_addresses(text, data),
@@ -223,7 +234,7 @@ def _headers(text: str, lowered: bytes) -> _Spans:
 
 
 # A password may be short and have any sign in it, so that what stands around it must tell more.
-_PASSWORD = re.compile(
+_PASSWORD = lazy_pattern(
     rf"(?:(?:word|wd|phrase|code)[\w-]{{0,30}}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd)[\w-]{{0,30}}|(?<=密码|口令))"
     rf"(?:({_FIELDS}|(?: is| was):?[ ])(?:[bru@]{{1,2}}(?=[\"'])|(?:\\|[>|]-?)?\n[ \t]{{0,20}})?"
     rf"|({_QUOTE}[ ]{{1,3}}))"
@@ -231,22 +242,18 @@ _PASSWORD = re.compile(
     r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
     re.I,
 )
-_NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
-_NOT_ONE = re.compile(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
-_FILE_NAME = re.compile(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
-_SETTING = re.compile(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
-_PAIR = re.compile(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
-_NETRC = re.compile(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
+_NEXT_FIELD = lazy_pattern(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
+_NOT_ONE = lazy_pattern(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
+_FILE_NAME = lazy_pattern(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
+_SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
+_PAIR = lazy_pattern(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
+_NETRC = lazy_pattern(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
 
 
 def _passwords(text: str, lowered: bytes) -> _Spans:
     places: tuple[tuple[Any, Any], ...] = (
-        (lowered, b"pass"),
-        (lowered, b"pwd"),
-        (lowered, b"psk"),
-        (lowered, b"secret"),
-        (text, "密码"),
-        (text, "口令"),
+        *((lowered, word) for word in _PASSWORD_WORDS),
+        *((text, word) for word in _CHINESE_WORDS),
     )
     for data, word in places:
         done = 0
@@ -261,7 +268,7 @@ def _passwords(text: str, lowered: bytes) -> _Spans:
                     yield span
 
 
-_SECRET = re.compile(
+_SECRET = lazy_pattern(
     rf"[\w-]{{0,30}}({_OPERATOR})()(?P<quote>\\{{0,3}}[\"'])(?P<inside>[^\s\"'`]{{12,200}}?)(?P=quote)(?P<bare>)"
 )
 
@@ -313,14 +320,14 @@ def _is_mixed(value: str) -> bool:
     return len(value) >= 8 and has_both and not _has_words(value)
 
 
-_BEGIN = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
-_HEAD_REST = re.compile(r"PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_BREAK = re.compile(r"(?:\\+[rn]|[\r\n])+|\Z")
-_BODY = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+/=])")
-_LAST = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
-_FIELD = re.compile(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
-_WORD = re.compile("[A-Za-z0-9]")
+_BEGIN = lazy_pattern(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
+_HEAD_REST = lazy_pattern(r"PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_END = lazy_pattern(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_BREAK = lazy_pattern(r"(?:\\+[rn]|[\r\n])+|\Z")
+_BODY = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+/=])")
+_LAST = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
+_FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
+_WORD = lazy_pattern("[A-Za-z0-9]")
 _MOST_LINES = 400
 
 
