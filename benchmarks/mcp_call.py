@@ -6,6 +6,8 @@ The server is a Python program of the SDK whose tool adds two numbers; it is the
 turns for some rounds, and each figure is over all calls of all rounds, in milliseconds.
 
 - bare: ``Client.call_tool`` of the SDK over its own stdio transport
+- busy: the same after 3 ms of work, which is what a step of a run takes of the processor: where other
+  programs want it too, who has worked waits longer for it
 - ours: ``MCPServer.call``, with our transport, which bounds what comes in
 - run: the time from the action to the observation in a run of an agent, as its event tells it
 """
@@ -34,13 +36,17 @@ def add(a: int, b: int) -> int:
     return a + b
 server.run()
 """
+STEP_SECONDS = 0.003
 COMMAND = [sys.executable, "-c", SERVER]
 
 
-async def timed(count: int, one: Callable[[], Awaitable[object]]) -> list[float]:
-    """Milliseconds of each of so many calls."""
+async def timed(count: int, one: Callable[[], Awaitable[object]], work: float = 0.0) -> list[float]:
+    """Milliseconds of each of so many calls; before each, so many seconds of work."""
     found = []
     for _ in range(count):
+        until = time.perf_counter() + work
+        while time.perf_counter() < until:
+            pass
         begun = time.perf_counter()
         await one()
         found.append((time.perf_counter() - begun) * 1000)
@@ -64,13 +70,14 @@ async def measure(calls: int, rounds: int) -> dict[str, list[float]]:
 
     from mcp import Client
 
-    rows: dict[str, list[float]] = {"bare": [], "ours": [], "run": []}
+    rows: dict[str, list[float]] = {"bare": [], "busy": [], "ours": [], "run": []}
     bare = Client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:]))
     async with bare, MCPServer(COMMAND, name="adds", pinned=False) as server:
         await server.list(StepContext())
         for number in range(rounds + 1):
             found = {
                 "bare": await timed(calls, lambda: bare.call_tool("add", {"a": 1, "b": 2})),
+                "busy": await timed(calls, lambda: bare.call_tool("add", {"a": 1, "b": 2}), STEP_SECONDS),
                 "ours": await timed(calls, lambda: server.call("add", {"a": 1, "b": 2})),
                 "run": await in_run(server, calls),
             }

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,9 +19,28 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 TOOL = {"name": "work", "description": "Do work.", "inputSchema": SCHEMA}
 
 
+CIRCULAR = {
+    "type": "object",
+    "properties": {"n": {"$ref": "#/$defs/a"}, "m": {"$ref": "http://127.0.0.1:9/x"}, "o": {"$ref": "#"}},
+    "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}},
+}
+SLOW_PATTERN = {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}}
+WRONG_RULES = {
+    "type": "object",
+    "properties": {"n": {"type": ["integer", 5], "enum": "no", "minimum": "x", "pattern": "(", "items": 3}},
+    "patternProperties": {"(": 1},
+    "required": ["n"],
+    "additionalProperties": "maybe",
+}
+
+
 def send(message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
+
+
+def say(level, data):
+    send({"method": "notifications/message", "params": {"level": level, "logger": "db\x1b[2J", "data": data}})
 
 
 def raw(data):
@@ -30,6 +51,23 @@ def raw(data):
 def forever():
     while True:
         time.sleep(60)
+
+
+def wait_for_answers(count):
+    for _ in range(count):
+        sys.stdin.readline()
+
+
+def storm():
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            send({"method": "notifications/tools/list_changed"})
+
+
+def escape():
+    """What outlives its parent holds our pipes, in a session of its own."""
+    code = "import time; time.sleep(8)"
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=True)
 
 
 def starts():
@@ -51,6 +89,11 @@ def listed(cursor):
         "hostile_name": [{**TOOL, "name": "a/b\x1b]0;x\x07 c" * 20}],
         "same_names": [TOOL, {**TOOL, "description": "twice"}],
         "changed": [{**TOOL, "description": f"Start {starts()}"}] if KIND == "changed" else [],
+        "long_name": [{**TOOL, "name": "n" * 10_000}],
+        "no_name": [{**TOOL, "name": ""}, {**TOOL, "name": "\x00"}, {**TOOL, "name": "\u4e2d\u6587"}],
+        "circular": [{**TOOL, "inputSchema": CIRCULAR}],
+        "slow_pattern": [{**TOOL, "inputSchema": SLOW_PATTERN}],
+        "wrong_rules": [{**TOOL, "inputSchema": WRONG_RULES}],
         "says_harmless": [{**TOOL, "annotations": {"readOnlyHint": True}}],
         "says_harmful": [{**TOOL, "annotations": {"destructiveHint": True}}],
     }.get(KIND, [TOOL])
@@ -98,6 +141,10 @@ def call(ask):  # noqa: C901 - one branch for each kind
         sys.stderr.buffer.write(b"noise " * 1_000_000)
         for _ in range(2_000):
             send({"method": "notifications/message", "params": {"level": "error", "data": "noise"}})
+    if KIND == "logs":
+        for each in range(300):
+            say("debug", "nothing")
+            say("error", {"number": each, "key": os.environ["API_KEY"]})
     if KIND == "progress_flood":
         token = ask["params"]["_meta"]["progressToken"]
         for each in range(2_000):
@@ -121,6 +168,52 @@ def call(ask):  # noqa: C901 - one branch for each kind
             {"id": "r", "method": "elicitation/create", "params": {"message": "key?", "requestedSchema": {}}}
         )
         send({"id": "s", "method": "no/such", "params": {}})
+    if KIND == "questions_in_questions":
+        for each in range(300):
+            ask = {"message": f"{each}?", "requestedSchema": {"type": "object", "properties": {"a": {}}}}
+            send({"id": f"e{each}", "method": "elicitation/create", "params": ask})
+        wait_for_answers(300)
+    if KIND == "sampling_loop":
+        said = {"role": "user", "content": TEXT}
+        for each in range(300):
+            ask = {"messages": [said], "maxTokens": 9}
+            send({"id": each + 1000, "method": "sampling/createMessage", "params": ask})
+        wait_for_answers(300)
+    if KIND == "wrong_tokens":
+        for token in ("nobody", 10**30, None, {}, [], True, 1.5):
+            for far in (1, -1, 1e308, None, "far"):
+                about = {"progressToken": token, "progress": far, "total": 0}
+                send({"method": "notifications/progress", "params": about})
+        token = ask["params"]["_meta"]["progressToken"]
+        for far in ("NaN", "Infinity", "1" * 5000, '"half"'):
+            params = f'{{"progressToken": {json.dumps(token)}, "progress": {far}}}'
+            raw(f'{{"jsonrpc": "2.0", "method": "notifications/progress", "params": {params}}}\n'.encode())
+    if KIND == "late_result":
+        threading.Timer(1, lambda: send({"id": number, "result": {"content": [TEXT]}})).start()
+        return None
+    if KIND == "huge_numbers":
+        numbers = f"[NaN, Infinity, -1e999, 1{'0' * 5000}, {'9' * 400}.5]"
+        content = f'{{"content": [], "structuredContent": {{"n": {numbers}}}}}'
+        return raw(f'{{"jsonrpc": "2.0", "id": {number}, "result": {content}}}\n'.encode())
+    if KIND == "deep_result":
+        content = f'{{"content": [], "structuredContent": {{"n": {"[" * 90_000}{"]" * 90_000}}}}}'
+        return raw(f'{{"result": {content}, "jsonrpc": "2.0", "id": {number}}}\n'.encode())
+    if KIND == "half_letters":
+        lone = {"type": "text", "text": "a\ud800b\x00\x1b[2J"}
+        return send({"id": number, "result": {"content": [lone], "structuredContent": {"\udfff": "\ud800"}}})
+    if KIND == "many_pieces":
+        return send({"id": number, "result": {"content": [TEXT] * 100_000}})
+    if KIND == "closes_input":
+        os.close(0)
+        send({"id": number, "result": {"content": [TEXT]}})
+        forever()
+    if KIND == "our_own_ids":
+        for each in (number, None, "", 0, -1, [], {}):
+            send({"id": each, "method": "ping"})
+            send({"id": each, "method": "roots/list", "params": 5})
+    if KIND == "pings":
+        for each in range(5_000):
+            send({"id": f"p{each}", "method": "ping"})
     if KIND == "list_changes":
         for _ in range(500):
             send({"method": "notifications/tools/list_changed"})
@@ -158,11 +251,16 @@ def main():
         forever()
     if KIND == "rubbish_at_start":
         raw(b"Welcome to the server!\nlistening on stdio\n")
+    if KIND == "storm":
+        threading.Thread(target=storm, daemon=True).start()
+    if KIND == "escapes":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        escape()
     if KIND == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         answer(json.loads(line))
-    if KIND == "stubborn":
+    if KIND in ("stubborn", "escapes"):
         forever()
 
 

@@ -6,7 +6,7 @@ import base64
 import sys
 
 from mcp.server.mcpserver import Context, Image, MCPServer
-from mcp_types import ToolAnnotations
+from mcp_types import Completion, ToolAnnotations
 from pydantic import BaseModel
 
 PNG = base64.b64decode(
@@ -75,6 +75,18 @@ async def learn(ctx: Context, name: str) -> str:
     return "learned"
 
 
+@server.tool()
+async def meta(ctx: Context) -> dict:
+    """What came along with the request."""
+    return dict(ctx.request_context.meta or {})
+
+
+@server.completion()
+async def complete(reference: object, argument: object, _: object) -> Completion:
+    """Names that begin so."""
+    return Completion(values=[each for each in ("Ann", "Anton", "Bea") if each.startswith(argument.value)])
+
+
 @server.resource("note://{name}")
 def note(name: str) -> str:
     """A note."""
@@ -97,6 +109,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         import uvicorn
 
-        uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+        app = server.sse_app() if sys.argv[2:] == ["sse"] else server.streamable_http_app()
+        uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
     else:
         server.run()

@@ -55,13 +55,6 @@ async def app(scope, receive, send):
 
 
 @pytest.fixture(scope="module")
-def loop():
-    found = asyncio.new_event_loop()
-    yield found
-    found.close()
-
-
-@pytest.fixture(scope="module")
 def address(loop):
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
 

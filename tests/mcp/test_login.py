@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import stat
 import threading
@@ -10,14 +11,20 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import jwt
+import keyring
 import pytest
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from keyring.backends import fail
+from keyrings.alt.file import PlaintextKeyring
 from mcp.server.mcpserver import MCPServer as SdkServer
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from starlette.routing import Route
 
-from pure_agent_loop import Agent
-from pure_agent_loop.mcp import MCPServer
+from pure_agent_loop import Agent, ConfigError
+from pure_agent_loop.mcp import MCPServer, OAuth
 from pure_agent_loop.mcp.connection import ServerError
 from pure_agent_loop.mcp.login import NO_BROWSER, forget, log_in
 from pure_agent_loop.testing import ScriptedLLM, call
@@ -29,7 +36,11 @@ class Place:
     def __init__(self):
         self.wants, self.says_yes = "first", True
         self.url = ""
-        self.grants = []
+        self.issuer = ""  # another one than its own address
+        self.grants, self.clients = [], []
+
+    def server(self, **oauth):
+        return MCPServer(url=f"{self.url}/mcp", name="locked", oauth=OAuth(**oauth) if oauth else None)
 
     def app(self):
         server = SdkServer("locked")
@@ -37,7 +48,7 @@ class Place:
         inner = server.streamable_http_app()
         inner.router.routes += [
             Route("/.well-known/oauth-protected-resource{path:path}", self.resource),
-            Route("/.well-known/oauth-authorization-server", self.about),
+            Route("/.well-known/oauth-authorization-server{path:path}", self.about),
             Route("/register", self.register, methods=["POST"]),
             Route("/authorize", self.authorize),
             Route("/token", self.token, methods=["POST"]),
@@ -55,12 +66,13 @@ class Place:
         return app
 
     async def resource(self, _):
-        return JSONResponse({"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+        issuer = self.issuer or self.url
+        return JSONResponse({"resource": f"{self.url}/mcp", "authorization_servers": [issuer]})
 
     async def about(self, _):
         return JSONResponse(
             {
-                "issuer": self.url,
+                "issuer": self.issuer or self.url,
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "registration_endpoint": f"{self.url}/register",
@@ -80,8 +92,12 @@ class Place:
         return RedirectResponse(f"{asked['redirect_uri']}?{found}&state={asked['state']}")
 
     async def token(self, request):
-        grant = parse_qs((await request.body()).decode())["grant_type"][0]
-        self.grants.append(grant)
+        form = parse_qs((await request.body()).decode())
+        self.grants.append(form["grant_type"][0])
+        basic = request.headers.get("authorization", "").removeprefix("Basic ")
+        named = base64.b64decode(basic).decode().split(":")
+        sent = [*form.get("client_id", []), *form.get("client_secret", []), *form.get("client_assertion", [])]
+        self.clients.append(named if basic else sent)
         return JSONResponse(
             {
                 "access_token": self.wants,
@@ -97,6 +113,8 @@ def place(tmp_path, monkeypatch):
     """A place that is open while a function works."""
     monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv(NO_BROWSER, "1")
+    before = keyring.get_keyring()
+    keyring.set_keyring(fail.Keyring())  # nothing of a test comes into anybody's key ring
     place = Place()
 
     def during(work):
@@ -107,7 +125,7 @@ def place(tmp_path, monkeypatch):
                 await asyncio.sleep(0)
             place.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
             try:
-                return await work(MCPServer(url=f"{place.url}/mcp", name="locked"))
+                return await work(place.server())
             finally:
                 server.should_exit = True
                 await task
@@ -115,7 +133,8 @@ def place(tmp_path, monkeypatch):
         return asyncio.run(run())
 
     place.during = during
-    return place
+    yield place
+    keyring.set_keyring(before)
 
 
 def browse(line):
@@ -178,3 +197,94 @@ def test_a_login_that_was_refused_or_has_run_out_is_a_sentence(place, tmp_path):
     assert "opened" in renewed  # without a person
     assert place.grants[-1] == "refresh_token"
     assert "pal mcp login locked" in lost
+
+
+def test_whom_somebody_has_registered_logs_in_under_that_name(place):
+    async def work(_):
+        server = place.server(client_id="app", client_secret="s:3 cret", issuer=place.url)
+        await log_in(server.settings, browse)
+        return await used(server)
+
+    assert "opened" in place.during(work)
+    assert place.clients == [["app", "s%3A3%20cret"]]
+
+
+def test_a_program_logs_in_by_itself_and_again_when_the_login_has_run_out(place, tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    secret = {"client_secret": "secret", "client_auth": "post"}
+    signed = {"private_key_file": str(file), "algorithm": "ES256"}
+
+    async def work(_):
+        seen = []
+        for number, proof in enumerate((secret, signed)):
+            place.wants = f"token {number}"  # the one before has run out
+            about = {"grant": "client_credentials", "client_id": f"job{number}", "issuer": place.url}
+            seen += [await used(place.server(**about, **proof)) for _ in range(2)]
+        return seen
+
+    assert ["opened" in each for each in place.during(work)] == [True] * 4
+    assert place.grants == ["client_credentials"] * 2  # once for each: the login is kept
+    assert place.clients[0] == ["job0", "secret"]
+    claims = jwt.decode(place.clients[1][0], key.public_key(), ["ES256"], audience=place.url)
+    assert claims["sub"] == "job1"
+
+
+@pytest.mark.parametrize("grant", ["browser", "client_credentials"])
+def test_a_secret_goes_to_nobody_but_its_issuer(place, grant):
+    async def work(_):
+        place.issuer = f"{place.url}/other"
+        server = place.server(grant=grant, client_id="app", client_secret="secret", issuer=place.url)
+        with pytest.raises(ServerError) as refused:
+            await log_in(server.settings, browse)
+        return str(refused.value)
+
+    assert "/other" in place.during(work)
+    assert place.clients == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"grant": "password"}, "grant='password' must be one of browser, client_credentials"),
+        ({"grant": "client_credentials", "client_id": "a"}, "needs client_id, and one of client_secret"),
+        ({"client_id": "a", "client_secret": "b"}, "who gave them"),
+        ({"client_id": "a", "client_metadata_url": "https://a/b"}, "leave one out"),
+        ({"client_metadata_url": "http://a/b"}, "must be https:// with a path"),
+        ({"private_key_file": "x"}, "private_key_file is for another grant"),
+        ({"redirect_port": 70000}, "redirect_port must be 0 to 65535"),
+        ({"client_id": 1}, "client_id is 1"),
+    ],
+)
+def test_a_way_to_log_in_that_cannot_be_is_refused(fields, words):
+    with pytest.raises(ConfigError, match="oauth") as refused:
+        OAuth(**fields)
+    assert words in str(refused.value)
+
+
+def test_a_login_is_kept_in_the_key_ring_where_there_is_one(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyrings.alt.file.PlaintextKeyring")
+    ring = PlaintextKeyring()
+    ring.file_path = str(tmp_path / "ring" / "passwords.cfg")
+
+    async def work(server):
+        where = [await log_in(server.settings, browse)]
+        keyring.set_keyring(ring)
+        where.append(await log_in(server.settings, browse))
+        (file,) = (tmp_path / "home" / "mcp" / "logins").iterdir()
+        plain, seen = file.read_text(), await used(server)
+        forget(server.settings)
+        rest = file.exists(), Path(ring.file_path).read_text()
+        ring.file_path = str(Path(ring.file_path) / "no folder")  # it takes nothing any more
+        where.append(await log_in(server.settings, browse))
+        return where, plain, [seen, await used(server)], *rest
+
+    where, plain, seen, is_there, held = place.during(work)
+    assert where[0].endswith(".json")
+    assert where[1] == "key ring"
+    assert where[2] == where[0]
+    assert json.loads(plain) == {"key ring": True}
+    assert ["opened" in each for each in seen] == [True, True]
+    assert not is_there
+    assert "=" not in held

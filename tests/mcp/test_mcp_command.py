@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.conversations import idle
 from tests.cli.screens import ENTER
 from tests.cli.terminal import Terminal
 
 from pure_agent_loop.cli import main
+from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.testing import ScriptedServer, call
 
 GOOD = str(Path(__file__).with_name("good_server.py"))
@@ -52,11 +54,14 @@ def here(pal, monkeypatch, capsys):
 def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
     state = str(pal.workspace / "starts")
     assert here("add", "bad", "--env", "A=b", "--", *BAD_COMMAND, "changed", state)[0] == 0
-    assert here("add", "away", "http://127.0.0.1:9/mcp", "--header", "X: ${NO_SUCH}")[0] == 0
+    login = ("--oauth", "client_id=app", "--oauth", "redirect_port=8123")
+    assert here("add", "away", "http://127.0.0.1:9/mcp", "--header", "X: ${NO_SUCH}", *login)[0] == 0
     assert here("add", "dead", "--", sys.executable, "-c", "raise SystemExit(3)")[0] == 0
     file = home(pal) / "mcp.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text())["mcpServers"]["bad"]["env"] == {"A": "b"}
+    away = json.loads(file.read_text())["mcpServers"]["away"]
+    assert away["oauth"] == {"client_id": "app", "redirect_port": 8123}
     listed = json.loads(here("list", "--json")[1])["servers"]
     assert [(each["name"], each["state"], each["tools"]) for each in listed] == [
         ("bad", "ready", 1),
@@ -72,6 +77,13 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
     assert "agreed to what has changed" in here("test", "bad", "--agree")[2]
     code, _, err = here("test", "dead")
     assert (code, "It ended (exit code 3)" in err) == (1, True)
+    identity = ServerSettings("away", url="http://127.0.0.1:9/mcp").identity
+    login = home(pal) / "mcp" / "logins" / f"{identity}.json"
+    login.parent.mkdir(parents=True)
+    for way in ("logout", "remove"):
+        login.write_text("{}")
+        assert here(way, "away")[0] == 0
+        assert not login.exists()
     assert [here("remove", "dead")[0], here("remove", "dead")[0]] == [0, 2]
 
 
@@ -81,12 +93,38 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
         (["add", "a b", "--", "x"], "at most 32 letters"),
         (["add", "x", "http://a", "b"], "with one URL"),
         (["add", "x", "--env", "A", "--", "y"], "must be NAME=VALUE"),
+        (["add", "x", "http://a", "--oauth", "who=b"], "'who' is no field of oauth. Known: grant, client_id"),
+        (["add", "x", "http://a", "--oauth", "client_secret=b"], "'x': oauth: client_secret and private_key"),
         (["test", "none"], "There is no MCP server"),
     ],
 )
 def test_what_cannot_be_done_is_refused(here, words, why):
     code, _, err = here(*words)
     assert (code, why in err) == (2, True), err
+
+
+EDITORS = {
+    ".cursor/mcp.json": ("mcpServers", {"env": {"A": "${env:HOME}"}}, ""),
+    ".vscode/mcp.json": ("servers", {"type": "stdio"}, ""),
+    "asks.json": ("servers", {"env": {"A": "${input:key}"}}, "is filled in by VS Code only"),
+    "other.json": ("tasks", {}, "must be like"),
+}
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_files_of_editors_are_used_on_request_only(pal, name):
+    key, more, why = EDITORS[name]
+    (path := pal.workspace / name).parent.mkdir(exist_ok=True)
+    path.write_text(
+        json.dumps({key: {"theirs": {"command": BAD_COMMAND[0], "args": BAD_COMMAND[1:], **more}}})
+    )
+    with ScriptedServer(["hi"] * 3, strict=False) as server:
+        pal.use(server)
+        pal("run", "-p", "--trust-folder", "go")
+        assert "theirs" not in str(server.requests[-1].body["tools"])
+        done = pal("run", "-p", "--mcp-config", name, "go")
+        assert ("theirs" in str(server.requests[-1].body["tools"])) == (not why)
+    assert why in done.stderr
 
 
 def test_a_run_uses_those_of_the_user_and_of_the_command_line(pal, tmp_path):
@@ -164,21 +202,44 @@ def test_a_question_of_a_server_is_answered_at_the_terminal(pal):
         assert "accept: colour='blue' count=7" in seen_by(server)[0]
 
 
+def test_prompts_and_resources_in_a_run(pal):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    tasks = ["/good:greet @good:note://secret", "/bin:ls, @bad:x and @good:note://milk ?"]
+    with ScriptedServer(["hi"] * 2) as server:
+        pal.use(server)
+        done = [pal("run", "-p", task, text="@good:note://piped") for task in tasks]
+        done.append(pal("run", "-p", "@good:no://thing"))
+        asked = [each.body["messages"][-1]["content"] for each in server.requests]
+    assert [each.returncode for each in done] == [0, 0, 1], [each.stderr for each in done]
+    assert "Greet @good:note://secret kindly." in asked[0]
+    assert "Note secret." not in asked[0]  # what a server says is looked into as little as
+    assert "Note piped." not in str(asked)  # what comes from elsewhere
+    assert asked[1].count("Note milk.") == 1
+    assert "/bin:ls, @bad:x and @good:note://milk ?" in asked[1]
+    assert "The MCP server 'good' refuses" in done[2].stderr
+
+
 def test_prompts_resources_and_states_in_a_conversation(pal, chat):
     pal("mcp", "add", "good", "--", sys.executable, GOOD)
     pal("mcp", "add", "dead", "--", sys.executable, "-c", "raise SystemExit(3)")
-    screen = chat(["Hello.", "Milk."], "chat", "--permission-mode", "auto")
+    screen = chat(["Hello.", "Again.", "Milk."], "chat", "--permission-mode", "auto")
     screen.until("Type a task")
     screen.type("/good:greet Ann" + ENTER)
     screen.until("Hello.")
+    idle(screen)
+    screen.type("/good:greet @good:note://secret" + ENTER)
+    screen.until("Again.")
+    idle(screen)
     screen.type("What is @good:note://milk ?" + ENTER)
     screen.until("Milk.")
+    idle(screen)
     screen.type("/mcp" + ENTER)
     screen.until("/good:greet")
     assert "good ready" in screen.text.replace("`", "")
     screen.until("exit code 3")
-    first, second = (each.body["messages"][-1]["content"] for each in screen.server.requests)
+    first, other, second = (each.body["messages"][-1]["content"] for each in screen.server.requests)
     assert first == "Greet Ann kindly."
+    assert other == "Greet @good:note://secret kindly."
     assert "Note milk." in second
     children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children").read_text().split()
     assert children  # the server stays for the whole conversation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import subprocess
@@ -10,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from pure_agent_loop import Agent, ConfigError, EventType
-from pure_agent_loop.mcp import MCPServer, MCPServers
+from pure_agent_loop.mcp import MCPServer, MCPServers, OAuth
+from pure_agent_loop.mcp.server import REQUEST_META
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.tool import StepContext
@@ -25,14 +26,6 @@ COMMAND = [sys.executable, str(SCRIPT)]
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture(scope="module")
-def loop():
-    """One event loop for all, so that the server is started once."""
-    found = asyncio.new_event_loop()
-    yield found
-    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +147,47 @@ def test_several_servers_are_searched_where_they_have_many_tools(loop, tmp_path)
         MCPServers([MCPServer(["x"], name="a"), MCPServer(["y"], name="a")])
 
 
-def test_a_server_over_http_and_one_that_is_not_there(loop):
+def test_what_an_argument_of_a_prompt_may_go_on_to(loop, good):
+    assert loop.run_until_complete(good.complete("greet", "who", "An")) == ["Ann", "Anton"]
+
+
+def test_what_a_program_knows_of_a_request_and_its_trace_go_along(loop, good):
+    async def asked():
+        token = REQUEST_META.set({"example.com/ticket": "T-1"})
+        try:
+            with TracerProvider().get_tracer("test").start_as_current_span("work") as span:
+                return span.get_span_context().trace_id, await good.call("meta", {})
+        finally:
+            REQUEST_META.reset(token)
+
+    trace_id, seen = loop.run_until_complete(asked())
+    seen = json.loads(seen) if isinstance(seen, str) else seen
+    assert seen["example.com/ticket"] == "T-1"
+    assert f"{trace_id:032x}" in seen["traceparent"]
+
+
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def test_an_older_server_with_its_stream_of_events(loop):
+    port = free_port()
+    old = MCPServer(url=f"http://127.0.0.1:{port}/sse", transport="sse", name="good", legacy=True)
+    with subprocess.Popen([*COMMAND, str(port), "sse"]) as process:
+        try:
+            listens(port)
+            script = [call("mcp__good__weather", city="Bern"), call("mcp__good__wish"), "done"]
+            _, _, seen = run(loop, [old], script, on_ask=lambda _: False)
+        finally:
+            process.kill()
+    assert "Bern" in seen[0]
+    assert "decline" in seen[1]  # it asks back in the middle of a call
+
+
+def test_a_server_over_http_and_one_that_is_not_there(loop):
+    port = free_port()
     away = MCPServer(url=f"http://127.0.0.1:{port}/mcp", name="good")
     _, _, seen = run(loop, [away], [call("mcp__good__connect"), "done"])
     assert f"Nobody answers at http://127.0.0.1:{port}/mcp" in seen[0]
@@ -190,6 +220,8 @@ def listens(port):
         ({"command": ["x"], "name": "a b"}, "a name has at most 32"),
         ({"command": ["x"], "timeout": 0}, "seconds above 0"),
         ({"url": "http://a", "transport": "tcp"}, "transport='tcp'"),
+        ({"command": ["x"], "log_level": "loud"}, "log_level='loud' must be one of debug, info"),
+        ({"command": ["x"], "oauth": OAuth()}, "oauth is for servers that are reached"),
         ({"command": ["x", 1]}, "command[1] is 1"),
     ],
 )

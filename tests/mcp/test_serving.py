@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx2
 import mcp_types
 import pytest
-import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.mcp.my_agents import harm, helper, look
+from tests.serving import serving_app
 
 from mcp import Client
 from pure_agent_loop.mcp import MCPServer
@@ -110,16 +110,8 @@ def served(place):
     app = create_app(agent, token=TOKEN, users=[other], folder=place / "server")
 
     async def during(work):
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-        task = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            return await work(f"http://127.0.0.1:{port}/mcp")
-        finally:
-            server.should_exit = True
-            await task
+        async with serving_app(app) as url:
+            return await work(f"{url}/mcp")
 
     return lambda work: asyncio.run(during(work))
 

@@ -160,9 +160,7 @@ class SkillsLoader:
 
     def catalogue(self) -> str:
         """A line for each skill that is loaded on demand."""
-        return "\n".join(
-            f"- {each.name}: {' '.join(each.description.split())}" for each in self.skills if not each.always
-        )
+        return _lines(each for each in self.skills if not each.always)
 
     def always(self) -> list[tuple[str, str]]:
         """Name and body of each skill that is always there; a long body is cut."""
@@ -205,15 +203,24 @@ class SkillsLoader:
             return text
         return f"{text[:limit]}\n{self._words.skill_cut.format(count=len(text) - limit)}"
 
-    def tools(self) -> list[Tool]:
-        """``load_skill``, if there is a skill to load."""
+    def tools(self, *, listed: bool = False) -> list[Tool]:
+        """``load_skill``, if there is a skill to load.
+
+        Args:
+            listed: Its description names the skills, because no prompt does.
+        """
         if not self._skills:
             return []
 
         def load_skill(name: str, file: str = "") -> str:
             return self.load(name, file)
 
-        return [described_tool(load_skill, self._given_words, read_only=True, idempotent=True)]
+        more = _lines(self.skills) if listed else ""
+        return [described_tool(load_skill, self._given_words, more, read_only=True, idempotent=True)]
+
+
+def _lines(skills: Iterable[Skill]) -> str:
+    return "\n".join(f"- {each.name}: {' '.join(each.description.split())}" for each in skills)
 
 
 def read_skill(folder: str | os.PathLike[str]) -> Skill:

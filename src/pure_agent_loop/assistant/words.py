@@ -150,8 +150,14 @@ def words_for(language: str | None = None) -> AssistantWords:
     return in_language(_BY_LANGUAGE, language)
 
 
-def described_tool(function: Callable[..., str], words: AssistantWords | None, **options: Any) -> Tool:
+def described_tool(
+    function: Callable[..., str], words: AssistantWords | None, more: str = "", **options: Any
+) -> Tool:
     """A tool that is described by the text of its name; in the agent's language unless words are given."""
     name = function.__name__
-    described = {each: ToolWords(getattr(words or of, name)) for each, of in _BY_LANGUAGE.items()}
-    return Tool(function, description=getattr(words or words_for(), name), words=described, **options)
+
+    def text(of: AssistantWords) -> str:
+        return f"{getattr(of, name)}\n{more}".strip()
+
+    described = {each: ToolWords(text(words or of)) for each, of in _BY_LANGUAGE.items()}
+    return Tool(function, description=text(words or words_for()), words=described, **options)

@@ -116,6 +116,15 @@ def add_any_folder(group: Any) -> None:
     )
 
 
+def add_trust(group: Any) -> None:
+    """Add ``--trust-folder``."""
+    group.add_argument(
+        "--trust-folder",
+        action="store_true",
+        help="use what this folder brings (AGENTS.md, skills, pal.toml, .mcp.json) without asking",
+    )
+
+
 def add_model_choice(group: argparse._ArgumentGroup) -> None:
     """Add the options that say which model and how it is asked."""
     from pure_agent_loop.llm.profiles import THINKING_LEVELS

@@ -94,8 +94,7 @@ def make_toolset(
         if options.subagents or options.subagents_from:
             raise ConfigError("--subagents are given tasks by a tool. Leave out --no-tools and --tools none.")
         return Toolset(own, audit=_audit(options, None, output) if own else None, own=own)
-    if not options.any_folder:
-        check_workspace(workspace)
+    check_folder(options, workspace)
     subagents = _subagents(options, workspace, trusted)
     if options.tools == "read":
         read = [*starter_tools(files or workspace), *own]
@@ -139,6 +138,16 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     return [known[name] for name in names]
 
 
+def check_folder(options: argparse.Namespace, workspace: Path) -> None:
+    """The tools that the options ask for may have this folder.
+
+    Raises:
+        ConfigError: It is a home, or another folder that is no project's.
+    """
+    if not (options.any_folder or options.no_tools or options.tools == "none"):
+        check_workspace(workspace)
+
+
 def _subagents(
     options: argparse.Namespace, workspace: Path, trusted: Guidance | None
 ) -> SubagentManager | None:
@@ -178,7 +187,7 @@ def _skills(workspace: Path, output: Output, trusted: Guidance | None) -> list[T
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
         output.say(f"skill not used: {problem}")
-    return loader.tools() if loader.skills else []
+    return loader.tools(listed=True)
 
 
 def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:

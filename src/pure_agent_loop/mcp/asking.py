@@ -7,9 +7,11 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import ChatModel
@@ -21,6 +23,8 @@ from pure_agent_loop.tool_context import RunContext
 MOST_WORDS = 1_000  # characters of a question
 MOST_FIELDS = 20
 TRIES = 3
+MOST_QUESTIONS = MOST_FIELDS * TRIES  # of a call to a person, who is to live in peace
+MOST_LOGS = 100  # messages of a call that are told
 MOST_TOKENS = 4_096  # of an answer of the model
 _NO = ("no", "n", "false", "0", "否")
 _YES = ("yes", "y", "true", "1", "是")
@@ -32,8 +36,12 @@ class _Call:
 
     run: RunContext[Any]
     context: Context
+    logs: Iterator[int] = field(default_factory=count)
+    questions: Iterator[int] = field(default_factory=count)
 
     async def ask(self, question: str) -> str:
+        if next(self.questions) >= MOST_QUESTIONS:
+            raise ToolExecutionError(say("mcp_nobody"))
         return await self.context.run(asyncio.ensure_future, self.run.ask(question))
 
 
@@ -71,6 +79,18 @@ class Asking:
             found["sampling_callback"] = self.sample
         return found
 
+    def log(self, level: str, logger: str, text: str) -> None:
+        """The server says something: the run whose call it is at work on tells it, up to so many times."""
+        if not self._calls:
+            return
+        call = self._calls[-1]
+        if (number := next(call.logs)) > MOST_LOGS:
+            return
+        shown = f"[{level}] {logger}: {text}" if logger else f"[{level}] {text}"
+        if number == MOST_LOGS:
+            shown = say("mcp_more_logs", server=self._settings.name)
+        call.context.run(partial(call.run.progress, shown, level=level, logger=logger))
+
     async def roots(self, _: Any) -> Any:
         """The folders that the server should keep to."""
         from mcp_types import ListRootsResult, Root
@@ -94,7 +114,7 @@ class Asking:
                     url = one_line(params.url, MOST_WORDS)
                     said = await call.ask(say("mcp_asks_url", text=text, url=url))
                     return ElicitResult(action="decline" if _is_no(said) else "accept")
-                content = await _form(call, text, params.requested_schema)
+                content = await one_by_one(call, text, params.requested_schema)
             except ToolExecutionError:  # nobody can be asked
                 return ElicitResult(action="cancel")
         return (
@@ -138,7 +158,13 @@ def _message(message: Any) -> dict[str, Any]:
     return {"role": message.role, "content": "\n".join(each.text for each in blocks)}
 
 
-async def _form(call: _Call, text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+class Asks(Protocol):
+    """Puts a question to a person."""
+
+    async def ask(self, question: str) -> str: ...  # noqa: D102 - as `RunContext.ask`
+
+
+async def one_by_one(call: Asks, text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """The values of a form, asked one by one; None if the person says no."""
     fields = schema.get("properties", {})
     if not isinstance(fields, Mapping) or len(fields) > MOST_FIELDS:
@@ -166,22 +192,26 @@ async def _form(call: _Call, text: str, schema: Mapping[str, Any]) -> dict[str, 
 
 def _kind_words(about: Mapping[str, Any]) -> str:
     described = one_line(str(about.get("description") or about.get("title") or ""), 200)
-    choices = _choices(about)
+    choices = choices_of(about)
     kind = " | ".join(one_line(each, 60) for each in choices[:20]) if choices else str(about.get("type"))[:20]
     kind += f" = {one_line(str(about['default']), 60)}" if "default" in about else ""
     return f"{described}; {kind}" if described else kind
 
 
-def _choices(about: Mapping[str, Any]) -> list[str]:
+def choices_of(about: Mapping[str, Any]) -> list[str]:
+    """What a field of a form may be, or what may be in it; nothing if that is open."""
+    about = about.get("items") or {} if about.get("type") == "array" else about
     listed = about.get("enum") or [
-        each.get("const") for each in about.get("oneOf", []) if isinstance(each, Mapping)
+        each.get("const")
+        for each in (*about.get("oneOf", ()), *about.get("anyOf", ()))
+        if isinstance(each, Mapping)
     ]
     return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _read(said: str, about: Mapping[str, Any]) -> Any:
     """What was said as a value of the kind that is wanted; None if it is none."""
-    kind, choices = about.get("type"), _choices(about)
+    kind, choices = about.get("type"), choices_of(about)
     if kind == "boolean":
         return True if _is_yes(said) else False if _is_no(said) else None
     if kind in ("integer", "number"):
@@ -189,6 +219,9 @@ def _read(said: str, about: Mapping[str, Any]) -> Any:
             return int(said) if kind == "integer" else float(said)
         except ValueError:
             return None
+    if kind == "array":
+        several = [each.strip() for each in said.split(",") if each.strip()]
+        return several if not choices or set(several) <= set(choices) else None
     return said if not choices or said in choices else None
 
 

@@ -6,28 +6,30 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
 from pure_agent_loop.mcp.network import TooLargeError, reached
 from pure_agent_loop.mcp.pipes import Ending, Log, piped
-from pure_agent_loop.mcp.settings import ServerSettings
+from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 FIRST_WAIT, MOST_WAIT = 0.5, 60.0  # seconds between starts that failed; doubled each time
 PATIENCE = 2.0  # of a caller, for the next start
 PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # for what a program said at its end to come in
-LOG_LEVEL = "warning"
 _CLOSED = -32000  # the SDK's code for a connection that is over
 _ERROR_CHARS = 500
+_MOST_SAID = 10_000  # characters of a log message
 
 
 class ServerError(ToolExecutionError):
@@ -42,6 +44,7 @@ class Connection:
         callbacks: Arguments of the SDK's client: what the server may ask of us.
         auth: Makes what puts the login into requests; None for none.
         on_change: Told when the server says that one of its lists has changed, or starts anew.
+        on_log: Told what it says: the level, the name of the logger, the text.
         start_timeout: Seconds it may take to start; those of the settings if None.
     """
 
@@ -51,10 +54,12 @@ class Connection:
         callbacks: Callable[[], dict[str, Any]],
         auth: Callable[[], Any],
         on_change: Callable[[], None],
+        on_log: Callable[[str, str, str], None] = lambda *_: None,
         start_timeout: float | None = None,
     ) -> None:
         self._start_timeout = start_timeout or settings.start_timeout
         self._settings, self._callbacks, self._auth, self._on_change = settings, callbacks, auth, on_change
+        self._on_log = on_log
         self._life: _Life | None = None
         self._failures, self._next_start = 0, 0.0
         self._checks: set[asyncio.Task[None]] = set()
@@ -159,13 +164,13 @@ class Connection:
 
     async def _make(self, stack: AsyncExitStack, ending: Ending) -> Any:
         """Connect; what belongs to it is put on the stack."""
-        sdk = await load_sdk()
+        make_client = await load_sdk()
         settings = self._settings
+        log = Log(settings)
+        stack.callback(log.close)
         if settings.url:
-            transport = reached(settings, self._auth(), ending)
+            transport = reached(settings, await _ready(self._auth()), ending)
         else:
-            log = Log(settings.name)
-            stack.callback(log.close)
             ending.said = lambda: log.said
             transport = piped(settings, log, ending)
 
@@ -173,19 +178,30 @@ class Connection:
             if type(message).__name__.endswith("ListChangedNotification"):
                 self._on_change()
 
-        client = sdk.Client(
+        async def logged(message: Any) -> None:
+            if LOG_LEVELS.index(message.level) < LOG_LEVELS.index(settings.log_level):
+                return
+            text = log.cleaned(as_text(message.data)[:_MOST_SAID])
+            level, logger = message.level, one_line(message.logger or "", 60)
+            log.write(f"[{level}] {logger}: {text}\n".encode("utf-8", "replace"))
+            self._on_log(level, logger, one_line(text, _ERROR_CHARS))
+
+        client = make_client(
             transport,
             message_handler=heard,
-            client_info=sdk.Implementation(name="pure-agent-loop", version=__version__),
-            log_level=LOG_LEVEL,
+            logging_callback=logged,
+            log_level=settings.log_level,
             mode="legacy" if settings.legacy else "auto",
             **self._callbacks(),
         )
         return await stack.enter_async_context(client)
 
     async def _follow(self, client: Any) -> None:
-        """Listen for changed lists, where the protocol has a stream for that."""
+        """Say which log messages are wanted; listen for changed lists, where there is a stream for that."""
         capabilities = client.server_capabilities
+        if capabilities.logging is not None and not _is_modern(client):
+            with contextlib.suppress(Exception):  # we leave out what is not wanted, too
+                await _set_level(client, self._settings.log_level)
         if not getattr(capabilities.tools, "list_changed", False):
             return
         with contextlib.suppress(Exception):  # then changes are seen at the next start
@@ -255,16 +271,13 @@ class _Life:
         self.task.cancel()
 
 
-class _Sdk:
-    """What of the SDK is used here."""
+def _sdk() -> Any:
+    """What makes a client of the SDK, which says who we are."""
+    from mcp.client.client import Client
+    from mcp_types import Implementation
 
-    def __init__(self) -> None:
-        from mcp.client.client import Client
-        from mcp_types import Implementation
-
-        hush()
-        self.Client: Any = Client
-        self.Implementation: Any = Implementation
+    hush()
+    return partial(Client, client_info=Implementation(name="pure-agent-loop", version=__version__))
 
 
 def hush() -> None:
@@ -283,20 +296,35 @@ async def load_sdk() -> Any:
     """
     if importlib.util.find_spec("mcp_types") is None:
         raise MissingExtraError("MCP", "mcp")
-    found = await run_in_thread(_Sdk)
+    found = await run_in_thread(_sdk)
     if isinstance(found, Raised):
         raise found.error
     return found
 
 
+async def _ready(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
 async def ping(client: Any) -> None:
     """Find out whether a server answers."""
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:  # they have no ping any more
+    if _is_modern(client):  # they have no ping any more
         await client.session.send_discover(client.protocol_version)
     else:
         await client.session.send_ping()
+
+
+def _is_modern(client: Any) -> bool:
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    return client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+async def _set_level(client: Any, level: Any) -> None:
+    from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
+
+    request = SetLevelRequest(params=SetLevelRequestParams(level=level))
+    await client.session.send_request(request, EmptyResult)
 
 
 def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.mcp.settings import ServerSettings
+from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.shared_file import change_file
 
 MOST_BYTES = 256 * 1024
 _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
-_SAME = (
-    *("url", "env", "inherit", "cwd", "headers", "prefix", "allow", "deny", "trusted", "pinned", "resources"),
-    *("timeout", "start_timeout", "roots", "legacy"),
-)
+_SAME = [each.name for each in fields(ServerSettings) if each.name not in ("name", "command", "transport")]
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_INPUT = "${input:"  # what VS Code asks for itself
 
 
 def user_path() -> Path:
@@ -43,10 +42,11 @@ def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
         found = json.loads(data[: MOST_BYTES + 1].decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise ConfigError(f"{shown} is no JSON of at most {MOST_BYTES} bytes.") from None
-    servers = found.get("mcpServers", {}) if isinstance(found, dict) else None
+    servers = found.get("mcpServers", found.get("servers")) if found and isinstance(found, dict) else found
     if not isinstance(servers, dict) or not all(isinstance(each, dict) for each in servers.values()):
         raise ConfigError(
-            f'{shown} must be like {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}.'
+            f'{shown} must be like {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}, or have '
+            '"servers" for it, as in VS Code.'
         )
     return servers
 
@@ -64,8 +64,7 @@ def settings_of(
         ConfigError: A field is unknown or cannot be used, or a variable is not set.
     """
     where = f"{shown}: {name!r:.60}"
-    if unknown := [key for key in table if key not in FIELDS]:
-        raise ConfigError(f"{where}: {unknown[0]!r:.60} is no field of a server. Known: {', '.join(FIELDS)}.")
+    _check_names(table, FIELDS, "a server", where)
     if table.get("disabled") is True:
         return None
     kind = table.get("type", "http" if "url" in table else "stdio")
@@ -74,14 +73,29 @@ def settings_of(
     command, args = table.get("command", ""), table.get("args", [])
     if not isinstance(command, str) or not isinstance(args, list):
         raise ConfigError(f"{where}: command must be text, and args a list.")
-    fields = {key: _filled(table[key], where, environ) for key in _SAME if key in table}
+    given = {key: _filled(table[key], where, environ) for key in _SAME if key in table}
     if kind != "stdio":
-        fields["transport"] = _TYPES[kind]
+        given["transport"] = _TYPES[kind]
     try:
+        if isinstance(about := given.get("oauth"), dict):
+            given["oauth"] = _oauth(about, where)
         words = _filled([command, *args] if command else args, where, environ)
-        return ServerSettings(name, command=words, **fields)
+        return ServerSettings(name, command=words, **given)
     except ConfigError as error:
         raise ConfigError(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
+
+
+def _oauth(about: Mapping[str, Any], where: str) -> OAuth:
+    _check_names(about, [each.name for each in fields(OAuth)], "oauth", where)
+    try:
+        return OAuth(**about)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_names(table: Mapping[str, Any], known: Sequence[str], what: str, where: str) -> None:
+    if unknown := [key for key in table if key not in known]:
+        raise ConfigError(f"{where}: {unknown[0]!r:.60} is no field of {what}. Known: {', '.join(known)}.")
 
 
 def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
@@ -91,6 +105,8 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
         return {key: _filled(each, where, environ) for key, each in value.items()}
     if not isinstance(value, str):
         return value
+    if _INPUT in value:
+        raise ConfigError(f"{where}: {value!r:.60} is filled in by VS Code only. Write ${{NAME}} instead.")
 
     def fill(found: re.Match[str]) -> str:
         name, default = found[1], found[2]

@@ -35,7 +35,7 @@ class InUse:
         self.prompts: Prompts = ()
         self.has_prompts = False
         self.listing = asyncio.Lock()
-        self.connection = Connection(settings, asking.callbacks, login, self._note_change)
+        self.connection = Connection(settings, asking.callbacks, login, self._note_change, asking.log)
 
     def _note_change(self) -> None:
         self.is_stale = True

@@ -1,12 +1,10 @@
-"""OAuth for servers on the network: a login in the browser, once, and what it brought in a private file."""
+"""OAuth for servers on the network: a login in the browser, once; or of a program, by itself."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import time
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -15,12 +13,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
-from pure_agent_loop.mcp.settings import ServerSettings
+from pure_agent_loop.mcp.kept import Kept
+from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.mcp.words import say
-from pure_agent_loop.support.paths import data_folder, private_folder
-from pure_agent_loop.support.shared_file import change_file
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.threads import run_in_thread
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 LOGIN_SECONDS = 300.0
 NO_BROWSER = "PAL_NO_BROWSER"  # a variable: only show the address
@@ -31,31 +29,31 @@ class LoginNeededError(ServerError):
     """Nobody has logged in, or the login has run out."""
 
 
-def _path(settings: ServerSettings) -> Path:
-    return data_folder() / "mcp" / "logins" / f"{settings.identity}.json"
-
-
 def forget(settings: ServerSettings) -> None:
     """Log out, here."""
-    _path(settings).unlink(missing_ok=True)
+    Kept(settings).forget()
 
 
-def kept_login(settings: ServerSettings) -> Any:
-    """Puts what a login has brought into requests, and renews it; None where there was none."""
-    if not _path(settings).exists():
+async def kept_login(settings: ServerSettings) -> Any:
+    """Puts a login into requests, and renews it; None where a person would have to log in first."""
+    kept, is_machine = Kept(settings), settings.oauth is not None and settings.oauth.is_machine
+    if not kept.exists and not is_machine:
         return None
 
     async def nobody(*_: Any) -> Any:
         raise LoginNeededError(say("mcp_login", server=settings.name))
 
-    return _provider(settings, "http://127.0.0.1/callback", nobody, nobody)
+    return await _provider(settings, kept, "http://127.0.0.1/callback", nobody, nobody)
 
 
-async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> None:
+async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
     """Log in: the browser opens, and comes back to a port of this machine.
 
     Args:
         tell: Shows the address, for a browser that does not open.
+
+    Returns:
+        Where the login is kept, for people.
 
     Raises:
         ServerError: It did not work.
@@ -68,18 +66,24 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> None:
             await connection.client()
         finally:
             await connection.close()
-    if not _path(settings).exists():
+    if not (kept := Kept(settings)).exists:
         raise ServerError(say("mcp_login_failed", error="the server wants none"))
+    return kept.place
 
 
 @contextlib.asynccontextmanager
 async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) -> AsyncIterator[Any]:
     """Puts a login into requests, and lets a person log in when one is wanted; see `log_in`."""
     codes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    listener = await asyncio.start_server(
-        lambda reader, writer: _answer(reader, writer, codes), "127.0.0.1", 0
-    )
-    port = listener.sockets[0].getsockname()[1]
+    wanted = 0 if settings.oauth is None else settings.oauth.redirect_port
+    try:
+        listener = await asyncio.start_server(
+            lambda reader, writer: _answer(reader, writer, codes), "127.0.0.1", wanted
+        )
+    except OSError as error:
+        why = f"redirect_port={wanted}: {error.strerror}"
+        raise ServerError(say("mcp_login_failed", error=why)) from error
+    here = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
 
     async def redirect(address: str) -> None:
         tell(f"log in here: {address}")
@@ -97,7 +101,7 @@ async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) 
         return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
     async with listener:
-        yield _provider(settings, f"http://127.0.0.1:{port}/callback", redirect, callback)
+        yield await _provider(settings, Kept(settings), here, redirect, callback)
 
 
 async def _answer(reader: Any, writer: Any, codes: asyncio.Queue[dict[str, str]]) -> None:
@@ -117,8 +121,9 @@ async def _answer(reader: Any, writer: Any, codes: asyncio.Queue[dict[str, str]]
     writer.close()
 
 
-def _provider(
+async def _provider(
     settings: ServerSettings,
+    kept: Kept,
     redirect_uri: str,
     redirect: Callable[[str], Awaitable[None]],
     callback: Callable[[], Awaitable[Any]],
@@ -126,70 +131,38 @@ def _provider(
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
 
-    about = {
-        "client_name": "pure-agent-loop",
-        "redirect_uris": [redirect_uri],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
-    }
-    metadata, kept = OAuthClientMetadata.model_validate(about), _Kept(_path(settings))
-    provider = OAuthClientProvider(settings.url, metadata, kept, redirect, callback)
-    kept.restore(provider.context)
+    oauth = settings.oauth or OAuth()
+    if oauth.is_machine:
+        provider = await _machine(settings.url, oauth, kept)
+    else:
+        about = {
+            "client_name": "pure-agent-loop",
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
+        metadata = OAuthClientMetadata.model_validate(about)
+        document = oauth.client_metadata_url or None
+        provider = OAuthClientProvider(settings.url, metadata, kept, redirect, callback, document)
+    await kept.restore(provider.context)
     return provider
 
 
-class _Kept:
-    """The tokens and the registration of one server, in a file for this user only."""
+async def _machine(url: str, oauth: OAuth, kept: Kept) -> Any:
+    from mcp.client.auth.extensions import client_credentials as sdk
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._context: Any = None
-
-    def restore(self, context: Any) -> None:
-        """Tell the SDK what it keeps nowhere: until when the token holds, and where it is renewed."""
-        from mcp.shared.auth import OAuthMetadata
-
-        self._context, found = context, self._read()
-        context.token_expiry_time = found.get("until")
-        if (about := found.get("server")) is not None:
-            context.oauth_metadata = OAuthMetadata.model_validate(about)
-
-    async def get_tokens(self) -> Any:
-        from mcp.shared.auth import OAuthToken
-
-        found = self._read().get("tokens")
-        return None if found is None else OAuthToken.model_validate(found)
-
-    async def set_tokens(self, tokens: Any) -> None:
-        about, lasts = self._context.oauth_metadata, tokens.expires_in
-        self._write(
-            tokens=_plain(tokens),
-            until=time.time() + lasts if lasts else None,
-            server=None if about is None else _plain(about),
+    if not oauth.private_key_file:
+        method: Any = f"client_secret_{oauth.client_auth}"
+        return sdk.ClientCredentialsOAuthProvider(
+            url, kept, oauth.client_id, oauth.client_secret, method, issuer=oauth.issuer
         )
-
-    async def get_client_info(self) -> Any:
-        from mcp.shared.auth import OAuthClientInformationFull
-
-        found = self._read().get("client")
-        return None if found is None else OAuthClientInformationFull.model_validate(found)
-
-    async def set_client_info(self, client_info: Any) -> None:
-        self._write(client=_plain(client_info))
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            found = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def _write(self, **changed: Any) -> None:
-        private_folder(self._path.parent)
-        new = {**self._read(), **changed}
-        change_file(self._path, lambda _: json.dumps(new).encode())  # made as a file of mode 0600
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json", exclude_none=True)
+    key = await run_in_thread(Path(oauth.private_key_file).expanduser().read_text)
+    if isinstance(key, Raised):
+        why = f"private_key_file={oauth.private_key_file!r}: {safe_str(key.error)}"
+        raise ServerError(say("mcp_login_failed", error=one_line(why))) from key.error
+    signed = sdk.SignedJWTParameters(
+        issuer=oauth.client_id, subject=oauth.client_id, signing_key=key, signing_algorithm=oauth.algorithm
+    )
+    assertion = signed.create_assertion_provider()
+    return sdk.PrivateKeyJWTOAuthProvider(url, kept, oauth.client_id, assertion, issuer=oauth.issuer)

@@ -30,11 +30,9 @@ async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncI
     import httpx2
 
     async def noted(response: Any) -> None:
-        status = response.status_code
-        wants_login = say("mcp_login", server=settings.name)
-        ending.hint = (
-            wants_login if status == 401 else say("mcp_status", status=status) if status >= 400 else ""
-        )
+        status, is_machine = response.status_code, settings.oauth is not None and settings.oauth.is_machine
+        wants_login = "" if is_machine or status != 401 else say("mcp_login", server=settings.name)
+        ending.hint = wants_login or (say("mcp_status", status=status) if status >= 400 else "")
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         return httpx2.AsyncClient(

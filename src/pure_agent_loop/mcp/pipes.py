@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.child import child_environment
 from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line
 
 CHUNK = 1 << 18
@@ -29,27 +33,45 @@ MOST_LOG = 1_000_000  # bytes of a log, which begins anew with each start
 LEAVE_SECONDS = 1.5  # for the program to end by itself, and again after SIGTERM
 LAST_SECONDS = 0.5  # for a program that closed its output to end
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
+_ANSWERS = (  # the answer stands behind the number, or before it
+    re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
+    re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
+)
+_NO_JSON = -32700  # the code of JSON-RPC for it
 _SAID_LINES, _SAID_CHARS = 5, 400
 
 
 class Log:
     """What a server says besides its answers: a file of bounded length, and the last lines for a message.
 
+    Secrets that we know are taken out.
+
     Args:
-        name: The server's.
+        settings: Which server.
     """
 
-    def __init__(self, name: str) -> None:
-        self._path, self._left = log_file(name), MOST_LOG
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings, self._path, self._left = settings, log_file(settings.name), MOST_LOG
         self._file: Any = None
-        self._last: deque[str] = deque(maxlen=_SAID_LINES)
+        self._last: deque[bytes] = deque(maxlen=_SAID_LINES)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        mine, oauth = {**self._settings.env, **self._settings.headers}, self._settings.oauth
+        return Redactor([oauth.client_secret] if oauth else (), {**os.environ, **mine})
+
+    def cleaned(self, text: str) -> str:
+        """A text without secrets."""
+        return self._redactor.redact(text)
 
     def write(self, data: bytes) -> None:
         """Keep a line, or a part of one."""
-        if line := one_line(data[:_SAID_CHARS].decode("utf-8", "replace"), _SAID_CHARS):
-            self._last.append(line)
+        if data.strip():
+            self._last.append(data[: 4 * _SAID_CHARS])
         if self._left <= 0:
             return
+        data = self.cleaned(data[:MOST_LOG].decode("utf-8", "replace")).encode("utf-8", "replace")
         with contextlib.suppress(OSError):  # a log that cannot be written holds nothing up
             if self._file is None:
                 private_folder(self._path.parent)
@@ -60,7 +82,8 @@ class Log:
     @property
     def said(self) -> str:
         """The last lines."""
-        return " / ".join(self._last)
+        lines = (self.cleaned(each.decode("utf-8", "replace")) for each in self._last)
+        return " / ".join(one_line(each, _SAID_CHARS) for each in lines)
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -200,18 +223,36 @@ async def _take(line: bytes, to_session: Any, log: Log) -> bool:
     """Hand a line on, if it is a message."""
     import anyio
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
 
     if not line.strip():
         return True
-    try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:
+    message = _message(line)
+    if message is None:
         log.write(line + b"\n")
         return False
     with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
         await to_session.send(SessionMessage(message))
     return True
+
+
+def _message(line: bytes) -> Any:
+    """A line as a message; None if it is none.
+
+    Half of a letter that takes two (servers in JavaScript cut texts so) and the like are mended. An answer
+    that cannot be read at all becomes an error: who waits for it need not wait on.
+    """
+    from mcp_types import JSONRPCError, jsonrpc_message_adapter
+
+    with contextlib.suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    if not line.lstrip().startswith(b"{"):
+        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace")
+        return jsonrpc_message_adapter.validate_python(json.loads(whole), by_name=False)
+    found = _ANSWERS[0].match(line) or _ANSWERS[1].match(line)
+    error = {"code": _NO_JSON, "message": say("mcp_no_json")}
+    return found and JSONRPCError.model_validate({"jsonrpc": "2.0", "id": int(found[1]), "error": error})
 
 
 async def _write(process: Any, from_session: Any, to_session: Any) -> None:

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.mcp.approvals import Approvals, digest_of
 from pure_agent_loop.mcp.asking import Asking
 from pure_agent_loop.mcp.connection import PATIENCE, ServerError, ping
 from pure_agent_loop.mcp.in_use import InUse, Prompts, Tools, all_pages, run_here, tell_person, teller
-from pure_agent_loop.mcp.offered import MOST_TOOLS, as_ours, changed_tool, is_wanted, own_name
+from pure_agent_loop.mcp.offered import (
+    MOST_TOOLS,
+    Approvals,
+    as_ours,
+    changed_tool,
+    digest_of,
+    is_wanted,
+    own_name,
+)
 from pure_agent_loop.mcp.results import items_of, joined, resource_of, value_of
-from pure_agent_loop.mcp.settings import ServerSettings, default_name
+from pure_agent_loop.mcp.settings import OAuth, ServerSettings, default_name
 from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
@@ -81,11 +88,14 @@ class MCPServer:
         timeout: Seconds a call may take; None for the run's default.
         start_timeout: Seconds it may take to start and to say what it has.
         roots: Folders it is told to keep to.
+        log_level: Which of its log messages become events of a run and lines of its log: those of ``debug``,
+            ``info``, ``notice``, ``warning``, ``error`` and so on, and what is worse.
+        oauth: How to log in at a `url`, other than in the browser as nobody it has known before.
         legacy: Speak a version of the protocol from before 2026, also if it knows a newer one. There a server
             can ask back (roots, questions, the model) in the middle of a call, and many do so only there.
         sampling: A model that it may ask. A person is asked about each question. None for no model.
-        auth: Puts a login into each request to a `url`, an ``httpx2.Auth``; what ``pal mcp login`` has kept
-            if None.
+        auth: Puts a login into each request to a `url`, an ``httpx2.Auth``; if None what `oauth` says, and
+            what ``pal mcp login`` has kept.
 
     Raises:
         ConfigError: An argument cannot be used.
@@ -111,6 +121,8 @@ class MCPServer:
         timeout: float | None = None,
         start_timeout: float = 30.0,
         roots: Sequence[str] = (),
+        log_level: str = "warning",
+        oauth: OAuth | None = None,
         legacy: bool = False,
         sampling: ChatModel | None = None,
         auth: Any = None,
@@ -203,6 +215,17 @@ class MCPServer:
                     tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
             return used.tools
+
+    async def look(self) -> None:
+        """Start it if need be, also after it failed, and have it list its tools anew.
+
+        Raises:
+            ServerError: It cannot be used.
+        """
+        used = self._in_use
+        async with used.listing:
+            used.is_stale = False
+            used.tools = await self._listed(used)
 
     async def _listed(self, used: InUse) -> Tools:
         return await self._within(PATIENCE + 2 * self.settings.start_timeout, self._fetched(used))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import get_type_hints
 from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
@@ -16,8 +16,69 @@ from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.typed import mistyped
 
 TRANSPORTS = ("http", "sse")
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+GRANTS = ("browser", "client_credentials")
+CLIENT_AUTHS = ("basic", "post")
 MOST_BYTES = 50_000_000  # of one message of a server
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """How to log in where a server wants that, other than in the browser as nobody it has known before.
+
+    Args:
+        grant: ``browser``: a person logs in, once. ``client_credentials``: a program logs in by itself.
+        client_id: The name that somebody has registered for us; without it we register ourselves.
+        client_secret: What belongs to the name.
+        client_auth: How the secret is sent: ``basic`` or ``post``.
+        private_key_file: A private key (PEM) in the place of a secret.
+        algorithm: What the key signs with.
+        issuer: Who gave the secret or the key out; they are sent to nobody else.
+        client_metadata_url: An https address of a document about us, in the place of a registration.
+        redirect_port: The port of this machine that the browser comes back to, at ``/callback``; 0 for any.
+
+    Raises:
+        ConfigError: A field cannot be used; the message names it.
+    """
+
+    grant: str = "browser"
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    client_auth: str = "basic"
+    private_key_file: str = ""
+    algorithm: str = "RS256"
+    issuer: str = ""
+    client_metadata_url: str = ""
+    redirect_port: int = 0
+
+    def __post_init__(self) -> None:
+        if wrong := _wrong_kind(self) or self._wrong():
+            raise ConfigError(f"oauth: {wrong}.")
+
+    @property
+    def is_machine(self) -> bool:
+        """Nobody is asked."""
+        return self.grant == "client_credentials"
+
+    def _wrong(self) -> str:
+        for name, choices in (("grant", GRANTS), ("client_auth", CLIENT_AUTHS)):
+            if getattr(self, name) not in choices:
+                return f"{name}={getattr(self, name)!r:.60} must be one of {', '.join(choices)}"
+        proofs = bool(self.client_secret) + bool(self.private_key_file)
+        if self.is_machine and (not self.client_id or proofs != 1):
+            return "client_credentials needs client_id, and one of client_secret and private_key_file"
+        for name in ("client_metadata_url", "redirect_port") if self.is_machine else ("private_key_file",):
+            if getattr(self, name):
+                return f"{name} is for another grant than {self.grant}; leave it out"
+        if proofs and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
+            return "client_secret and private_key_file need client_id and issuer='https://...', who gave them"
+        if self.client_id and self.client_metadata_url:
+            return "client_id and client_metadata_url are two ways to the same; leave one out"
+        where = urlsplit(self.client_metadata_url)
+        if self.client_metadata_url and (where.scheme != "https" or where.path in ("", "/")):
+            return f"client_metadata_url={self.client_metadata_url!r:.80} must be https:// with a path"
+        return "" if 0 <= self.redirect_port < 65536 else "redirect_port must be 0 to 65535"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +107,8 @@ class ServerSettings:
     start_timeout: float = 30.0
     roots: Sequence[str] = ()
     legacy: bool = False
+    log_level: str = "warning"
+    oauth: OAuth | None = None
 
     def __post_init__(self) -> None:
         shown = f"MCP server {str(self.name)!r:.60}"
@@ -63,7 +126,11 @@ class ServerSettings:
             raise ConfigError(
                 f"{shown}: transport={self.transport!r} must be one of {', '.join(TRANSPORTS)}."
             )
-        for name in ("env", "inherit", "cwd") if self.url else ("headers",):
+        if self.log_level not in LOG_LEVELS:
+            raise ConfigError(
+                f"{shown}: log_level={self.log_level!r:.60} must be one of {', '.join(LOG_LEVELS)}."
+            )
+        for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
                 raise ConfigError(f"{shown}: {name} is for servers that are {other}; leave it out.")
@@ -87,30 +154,8 @@ class ServerSettings:
         return hashlib.sha256(which.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-_KINDS: Mapping[str, Any] = {
-    "name": str,
-    "command": Sequence[str],
-    "url": str,
-    "transport": str,
-    "env": Mapping[str, str],
-    "inherit": Sequence[str],
-    "cwd": str,
-    "headers": Mapping[str, str],
-    "prefix": str | None,
-    "allow": Sequence[str] | None,
-    "deny": Sequence[str],
-    "trusted": bool,
-    "pinned": bool,
-    "resources": bool,
-    "timeout": float | None,
-    "start_timeout": float,
-    "roots": Sequence[str],
-    "legacy": bool,
-}
-
-
-def _wrong_kind(settings: ServerSettings) -> str:
-    for name, hint in _KINDS.items():
+def _wrong_kind(settings: ServerSettings | OAuth) -> str:
+    for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
         if isinstance(value, str) and hint not in (str, str | None):
             return f"{name}={value!r:.60} must be a list" + (

@@ -40,10 +40,15 @@ say = Sentences(
             "它要求登录。需要有人运行：pal mcp login {server}",
         ),
         "mcp_login_failed": ("The login does not work: {error}", "登录不成功：{error}"),
+        "mcp_issuer": (
+            "The login does not work: the server sends us to {found}, and not to the issuer {issuer!r}.",
+            "登录不成功：服务器指向 {found}，而不是颁发者 {issuer!r}。",
+        ),
         "mcp_protocol": (
             "What it answered is no MCP that is understood here: {error}",
             "它的应答不是此处可理解的 MCP：{error}",
         ),
+        "mcp_no_json": ("what it answered cannot be read", "其应答无法读取"),
         "mcp_said": ("It said: {text}", "它的输出：{text}"),
         "mcp_wait": (
             "It failed {count} times in a row and is started again in {seconds:.0f} seconds. {why}",
@@ -78,6 +83,10 @@ say = Sentences(
             "A person agreed. The tool can be called from the next step on, as it is described then.",
             "已有人同意。该工具从下一步起可按其说明调用。",
         ),
+        "mcp_wrong_value": (
+            "What was answered for {field!r} is none of the kind that was asked for ({kind}).",
+            "{field!r} 的回答不符合所要求的类型（{kind}）。",
+        ),
         "mcp_list_resources": (
             "List what can be read of the MCP server '{server}': resources, templates of addresses.",
             "列出 MCP 服务器 '{server}' 可读取的资源及其地址模板。",
@@ -93,6 +102,10 @@ say = Sentences(
         "mcp_asks_model": (
             "The MCP server '{server}' wants your model to answer this, at your cost: {text}",
             "MCP 服务器 '{server}' 想让您的模型回答以下内容，费用由您承担：{text}",
+        ),
+        "mcp_more_logs": (
+            "The MCP server '{server}' says more than is shown. Its log has it.",
+            "MCP 服务器 '{server}' 的消息过多，其余见其日志。",
         ),
         "mcp_nobody": ("Nobody can be asked here.", "此处无人可问。"),
     }

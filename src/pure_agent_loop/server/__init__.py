@@ -28,6 +28,7 @@ from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.server.people import Person
 
 if TYPE_CHECKING:
+    from pure_agent_loop.mcp import Published
     from pure_agent_loop.sessions import SessionStore
 
 __all__ = ["Person", "create_app"]
@@ -42,6 +43,7 @@ def create_app(
     sessions: str | os.PathLike[str] | SessionStore | None = None,
     database: str | None = None,
     folder: str | os.PathLike[str] | None = None,
+    published: Published | None = None,
     **limits: Any,
 ) -> Any:
     """An ASGI application that serves agents, to be run in one process.
@@ -57,6 +59,7 @@ def create_app(
         sessions: A folder or a store; the sessions in the data folder if None.
         database: Have an engine of durable runs do the work: ``sqlite:///PATH`` or ``postgresql://...``.
         folder: What the server keeps of its own; ``server`` in the data folder if None.
+        published: Prompts and resources for MCP clients, beside the agents.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools` and `grace`.
 
     Raises:
@@ -69,4 +72,4 @@ def create_app(
     from pure_agent_loop.server.settings import made_settings
 
     settings = made_settings(limits)
-    return make_app(agents, token, users, user_header, sessions, database, folder, settings)
+    return make_app(agents, token, users, user_header, sessions, database, folder, settings, published)

@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +22,14 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.events import EventType
 from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
+from pure_agent_loop.server.api.actions import servers_of
 from pure_agent_loop.server.api.openapi import document
 from pure_agent_loop.server.api.operation import Asked
 from pure_agent_loop.server.api.sockets import socket
 from pure_agent_loop.server.asking import ask_in_hub
+from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, Entry
 from pure_agent_loop.server.foreign import OPERATIONS as FOREIGN
 from pure_agent_loop.server.gate import Gate
 from pure_agent_loop.server.hub import Hub
@@ -39,8 +44,8 @@ from pure_agent_loop.session import SessionManager
 from pure_agent_loop.support.paths import data_folder, private_folder
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp import MCPServer
-    from pure_agent_loop.mcp.mounted import Mounted
+    from pure_agent_loop.mcp import Published
+    from pure_agent_loop.mcp.serving.mounted import Mounted
 
 OPERATIONS = [
     *about.OPERATIONS,
@@ -53,6 +58,8 @@ OPERATIONS = [
     *FOREIGN,
 ]
 
+_CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # a session reads differently after them
+
 
 def make_app(
     agents: Agent | Mapping[str, Agent],
@@ -63,6 +70,7 @@ def make_app(
     database: str | None,
     folder: str | os.PathLike[str] | None,
     settings: Settings,
+    published: Published | None = None,
 ) -> Starlette:
     """The application; `create_app` says what the arguments are."""
     named = _named(agents)
@@ -84,11 +92,12 @@ def make_app(
         manager = SessionManager(engine.sessions if engine else sessions_at)
         do = engine.follow if engine else work_here
         hub = Hub(named, manager, place, settings, metrics, do, engine)
+        hub.told = partial(_noted, metrics, served)
         app.state.service = Service(hub, people, settings, metrics, engine)
         stack = contextlib.AsyncExitStack()
         try:
-            for server in _servers_of(named):  # what is begun of them stays while this runs
-                await stack.enter_async_context(server)
+            for server in chain.from_iterable(map(servers_of, named.values())):
+                await stack.enter_async_context(server)  # what is begun of it stays while this runs
             if engine is not None:
                 await engine.start()
             hub.resume()
@@ -105,7 +114,7 @@ def make_app(
                 await agent.aclose()
 
     routes = _routes()
-    served = _mcp(named, lambda: app, settings)
+    served = _mcp(named, lambda: app, settings, published)
     if served is not None:
         routes.append(Route("/mcp", served))
     app = Starlette(
@@ -129,12 +138,14 @@ def _named(agents: Agent | Mapping[str, Agent]) -> dict[str, Agent]:
     }
 
 
-def _mcp(named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Settings) -> Mounted | None:
+def _mcp(
+    named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Settings, published: Published | None
+) -> Mounted | None:
     """The agents as an MCP server, and the tools of the one called ``default`` for who operates this."""
     if importlib.util.find_spec("mcp_types") is None:
         return None
-    from pure_agent_loop.mcp.mounted import Mounted
-    from pure_agent_loop.mcp.serving import Caller, Offer
+    from pure_agent_loop.mcp.serving.mounted import Mounted
+    from pure_agent_loop.mcp.serving.offer import Caller, Offer
 
     def caller(context: Any) -> Caller:
         person: Person = context.request.scope["state"]["person"]
@@ -146,19 +157,16 @@ def _mcp(named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Set
             name: agent.clone(on_ask=None) if agent._kit.on_ask is ask_in_hub else agent
             for name, agent in named.items()
         }
-        return Offer(agents.get("default"), agents, app().state.service.hub.sessions.store, caller)
+        store = app().state.service.hub.sessions.store
+        return Offer(agents.get("default"), agents, store, caller, published)
 
     return Mounted(offer, lambda scope: scope["state"]["person"].name, settings.max_body)
 
 
-def _servers_of(named: Mapping[str, Agent]) -> Sequence[MCPServer]:
-    """The MCP servers that the agents have."""
-    toolsets = [each for agent in named.values() for each in agent.tools.toolsets]
-    if not toolsets:
-        return []
-    from pure_agent_loop.mcp import servers_in
-
-    return servers_in(toolsets)
+def _noted(metrics: Metrics, served: Mounted | None, entry: Entry) -> None:
+    metrics.event(entry)
+    if served is not None and entry.plain["type"] in _CHANGES:
+        served.session_changed(entry.session)
 
 
 def _routes() -> list[BaseRoute]:

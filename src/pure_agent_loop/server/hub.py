@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.server.channel import Channel
-from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERED, own_event
+from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERED, Entry, own_event
 from pure_agent_loop.server.event_file import EventFile
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import Person
@@ -70,6 +70,7 @@ class Hub:
         self._guests: dict[asyncio.Task[Any] | None, RunInfo] = {}  # runs of requests, which no session keeps
         self._file = RunsFile(self._folder)
         self.is_draining = False
+        self.told: Callable[[Entry], None] = metrics.event  # of each event of a session
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Hub:
         if found is None:
             self._forget_quiet()
             file = EventFile(self._events / f"{check_session_id(session)}.jsonl", session)
-            found = self._channels[session] = Channel(session, file, self.metrics.event)
+            found = self._channels[session] = Channel(session, file, self.told)
         return found
 
     def _forget_quiet(self) -> None:
@@ -132,6 +133,7 @@ class Hub:
         session: str | None = None,
         media: Sequence[Any] = (),
         key: str = "",
+        shown: str = "",
     ) -> RunInfo:
         """Begin a run.
 
@@ -142,6 +144,7 @@ class Hub:
             session: The session to go on in; None for a new one.
             media: ``data:`` URLs that come with the task.
             key: What `sealed_key` made; empty for none.
+            shown: The task as viewers see it, if not as it is.
 
         Raises:
             Problem: It cannot begin.
@@ -149,14 +152,14 @@ class Hub:
         self._check_room(person)
         if session is not None:
             self.check_free(session)
-        name = self._agent_for(agent, session)
+        name = self.agent_for(agent, session)
         session = session or person.new_session_id()
         for each in self.of_session(session):
             if each.durable and each.is_open:
                 raise Problem(409, "A run of this session waits: answer it, or stop it.", run=each.id)
             if each.is_open:  # it waited; what is asked now comes in its place
                 self._end(each, "cancelled", "cancelled")
-        begun = own_event(RUN_START, agent=name, task=task, attempt=1, by=person.name)
+        begun = own_event(RUN_START, agent=name, task=shown or task, attempt=1, by=person.name)
         run_id = self.channel(session).add(begun).run
         info = RunInfo(run_id, session, name, person.name, task, key=key)
         self._file.put(info)
@@ -177,7 +180,8 @@ class Hub:
             raise Problem(409, "This Idempotency-Key was used for another request.")
         return before
 
-    def _agent_for(self, agent: str | None, session: str | None) -> str:
+    def agent_for(self, agent: str | None, session: str | None) -> str:
+        """The name of the agent that a task is for; see `start`."""
         if agent is None:
             before = self.of_session(session) if session else []
             known = before[-1].agent if before else ""
@@ -231,11 +235,8 @@ class Hub:
         """
         live = self._live.get(session)
         if live is not None:
-            raise Problem(
-                409,
-                "A run is at work in this session: steer it, stop it, or wait until it has ended.",
-                run=live.info.id,
-            )
+            why = "A run is at work in this session: steer it, stop it, or wait until it has ended."
+            raise Problem(409, why, run=live.info.id)
 
     def _work(self, live: Live) -> None:
         self._live[live.info.session] = live
@@ -262,10 +263,9 @@ class Hub:
         if not task.cancelled() and task.exception() is not None:
             LOG.error("The run %s failed.", live.info.id, exc_info=task.exception())
         if live.info.is_working:
-            words = (
-                "" if task.cancelled() else "This should not have happened; the log of the server says more."
-            )
-            self._end(live.info, "cancelled" if task.cancelled() else "failed", "error", words)
+            words = "This should not have happened; the log of the server says more."
+            state, words = ("cancelled", "") if task.cancelled() else ("failed", words)
+            self._end(live.info, state, "error", words)
 
     def note(self, info: RunInfo, **changes: Any) -> None:
         """A run stands otherwise now; keep that."""

@@ -332,10 +332,10 @@ class Chat:
 
     async def _slash(self, text: str) -> None:
         task = await self.slash.do(text)
-        if task:
-            await self._converse(task)
+        if task:  # a server's prompt may look up as little as any other text from outside
+            await self._converse(task, is_own=":" not in text.partition(" ")[0])
 
-    async def _converse(self, task: str | None) -> None:
+    async def _converse(self, task: str | None, *, is_own: bool = True) -> None:
         attached, self._attached = self._attached, []
         while True:
             if task is not None:
@@ -343,12 +343,13 @@ class Chat:
             heard, self._heard = self._heard, []
             said = None if task is None else "\n\n".join([task, *heard])  # a title is made of its start
             end = ""
-            media = [*attached, *media_named(task or "", self.shared.workspace)]
+            typed = task if task is not None and is_own else ""
+            media = [*attached, *media_named(typed, self.shared.workspace)]
             attached = []
-            async for event in self.talk.run(said, media):
+            async for event in self.talk.run(said, media, typed):
                 self._take(event)
                 end = event.data["stop_reason"] if event.type is EventType.LOOP_END else end
-            task = self.talk.left_over()
+            task, is_own = self.talk.left_over(), True
             if not task:
                 return
             if end != "completed":

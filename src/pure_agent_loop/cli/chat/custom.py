@@ -84,16 +84,21 @@ class CustomCommands:
             command: Which.
             words: What was typed behind it.
         """
-        if command.is_project and not await self._is_trusted(command):
+        if not self.is_trusted(command) and not await self._agreed(command):
             return ""
         return command.with_arguments(words)
 
-    async def _is_trusted(self, command: CustomCommand) -> bool:
+    def is_trusted(self, command: CustomCommand) -> bool:
+        """Whether it is the user's own, or a person has trusted what it says."""
+        return not command.is_project or self._place(command).exists()
+
+    def _place(self, command: CustomCommand) -> Path:
         parts = (str(self._workspace), command.name, command.text)
         digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
-        place = data_folder() / "trusted" / f"command-{digest.hexdigest()}"
-        if place.exists():
-            return True
+        return data_folder() / "trusted" / f"command-{digest.hexdigest()}"
+
+    async def _agreed(self, command: CustomCommand) -> bool:
+        place = self._place(command)
         text = blanks_shown(command.text, is_code=True)
         question = chat_word("trust_command", name=command.name, text=text)
         if not await self._confirm(question):

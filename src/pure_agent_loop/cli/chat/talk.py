@@ -179,12 +179,15 @@ class Talk:
         if prepare is not None:
             prepare()
 
-    async def run(self, task: str | None, media: Sequence[MediaItem] = ()) -> AsyncGenerator[Event, None]:
+    async def run(
+        self, task: str | None, media: Sequence[MediaItem] = (), typed: str = ""
+    ) -> AsyncGenerator[Event, None]:
         """Do a task, or go on with what was being done.
 
         Args:
             task: What was said; None to go on.
             media: Images that come with it.
+            typed: What of it a person has typed: resources of servers that this names come with it, too.
 
         Raises:
             PureAgentLoopError: It cannot begin.
@@ -196,10 +199,10 @@ class Talk:
             if isinstance(ready, Raised):
                 raise ready.error
             servers = await self.servers()
-            if servers is not None and task is not None and "@" in task:
-                from pure_agent_loop.cli.protocols.mcp_talk import with_resources
+            if servers is not None and task is not None and "@" in typed:
+                from pure_agent_loop.mcp.mentions import with_resources
 
-                task = await with_resources(servers, task)
+                task = await with_resources(servers, task, typed)
             agent = self._agent()
             run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
             self.state = run.state

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from pure_agent_loop.cli.arguments import (
     add_model_choice,
     add_own,
     add_servers,
+    add_trust,
     describe,
     limits_of,
 )
@@ -204,11 +205,7 @@ def add_permissions(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
     add_any_folder(group)
-    group.add_argument(
-        "--trust-folder",
-        action="store_true",
-        help="use what this folder brings (AGENTS.md, skills, pal.toml, .mcp.json) without asking",
-    )
+    add_trust(group)
     group.add_argument(
         "--unsandboxed-shell",
         action="store_true",
@@ -296,10 +293,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
         task = task.replace(typed_task, own_task(typed_task, workspace, questions), 1)
     text, media = with_attached(task or "", options.attach)
     task = text or None
-    with closing(place_for_run(options, workspace, questions, output)) as place:
+    with closing(place_for_run(options, workspace, questions, output)) as place, ExitStack() as stack:
         # What is wrong with the tools is said before a model starts.
         found = make_toolset(options, workspace, output, trusted=trusted)
         found = with_servers(found, options, workspace, questions, output)
+        if found.mcp is not None:
+            from pure_agent_loop.cli.protocols.mcp_talk import held
+
+            task = stack.enter_context(held(found.mcp, task, typed_task))
         check_given_rules(typed, options, found, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured

@@ -11,14 +11,22 @@ from pathlib import Path
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import DEFAULT_MAX_STEPS, add_any_folder, add_endpoint, describe
+from pure_agent_loop.cli.arguments import (
+    DEFAULT_MAX_STEPS,
+    add_any_folder,
+    add_endpoint,
+    add_servers,
+    add_trust,
+    describe,
+)
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.worker import load_agents
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.cli.settings.servers import servers_for
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.toolbox import starter_tools
@@ -28,7 +36,8 @@ DEFAULT_PORT = 8484
 TOKEN_VARIABLE = "PAL_SERVER_TOKEN"  # noqa: S105 - the name of a variable
 MOST_SECONDS = 86_400
 _EPILOG = """\
-Without --agents there is the agent 'default', with the model of 'pal run' and tools that only read here.
+Without --agents there is the agent 'default', with the model of 'pal run', tools that only read here, and the
+MCP servers of 'pal run', whose tools a person is asked about.
 The link with the token is printed once, on standard error; whoever has it may do everything.
 
 examples:
@@ -56,6 +65,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         help="an agent, a dict of agents by name, or a function that makes one of them",
     )
     add_endpoint(parser.add_argument_group("model of the default agent"))
+    add_servers(servers := parser.add_argument_group("MCP servers of the default agent"))
+    add_trust(servers)
     work = parser.add_argument_group("work")
     add_any_folder(work)
     work.add_argument(
@@ -100,12 +111,15 @@ def serve(options: argparse.Namespace, output: Output) -> int:
     from pure_agent_loop.server.serving import Serving, bound, check_place, config_for
     from pure_agent_loop.server.settings import Settings
 
-    configure(options, output, Path.cwd(), Questions.at_terminal(output))
+    questions = Questions.at_terminal(output)
+    configure(options, output, Path.cwd(), questions)
     settings = Settings(
         hosts=tuple(options.allow_host), origins=tuple(options.allow_origin), grace=options.grace
     )
     check_place(options.host, settings, has_tls=bool(options.tls_cert))
-    agents = load_agents(options.agents, output) if options.agents else _default(options, output)
+    if options.agents and options.mcp_config:
+        raise ConfigError("--mcp-config gives tools to the default agent. Leave out --agents.")
+    agents = load_agents(options.agents, output) if options.agents else _default(options, questions, output)
     app = create_app(
         agents,
         options.token or os.environ.get(TOKEN_VARIABLE) or None,
@@ -140,12 +154,22 @@ def serve(options: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _default(options: argparse.Namespace, output: Output) -> dict[str, Agent]:
+def _default(options: argparse.Namespace, questions: Questions | None, output: Output) -> dict[str, Agent]:
+    workspace = Path.cwd()
     if not options.any_folder:
-        check_workspace(Path.cwd())
+        check_workspace(workspace)
+    about = argparse.Namespace(**{**vars(options), "no_tools": False, "tools": "all"})
+    servers = servers_for(about, workspace, questions, output)
     choice = choose(options.model, options.base_url, "off", os.environ, output, options.configured)
     limits = LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None)
-    return {"default": Agent(llm=choice.client, tools=starter_tools("."), limits=limits, audit=AuditLog())}
+    agent = Agent(
+        llm=choice.client,
+        tools=[*starter_tools("."), *([servers] if servers else [])],
+        limits=limits,
+        audit=AuditLog(),
+        permission_mode="ask",
+    )
+    return {"default": agent}
 
 
 def _port(text: str) -> int:

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 
 from pure_agent_loop.acp import (
     THROUGH_EDITOR,
-    Asker,
     Editor,
     EditorFiles,
     EditorShell,
     Known,
     NoModelError,
+    Option,
     Planned,
     serve,
 )
@@ -42,11 +42,12 @@ from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_e
 from pure_agent_loop.cli.questions import Questions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
-from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, suggest
+from pure_agent_loop.cli.toolset import check_folder, check_given_rules, make_toolset, suggest
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import Place, folder_of, in_folder, title_of
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
+from pure_agent_loop.llm.profiles import THINKING_LEVELS
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
 from pure_agent_loop.sessions import check_session_id, default_store, new_session_id
@@ -68,6 +69,7 @@ examples:
 _COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
 _COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]
 _GOES_ON = "continue"
+_FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
 
 
 def add_acp(parser: argparse.ArgumentParser) -> None:
@@ -119,12 +121,6 @@ class _Folders:
 
     def __init__(self, options: argparse.Namespace, output: Output) -> None:
         self._options, self._output = options, output
-        self.modes: Mapping[str, str] = {
-            "ask": say("mode_ask"),
-            "auto": say("mode_auto"),
-            "plan": say("mode_plan"),
-            "bypass": say("mode_bypass"),
-        }
         self.has_mcp = has_mcp()
 
     def options(self) -> argparse.Namespace:
@@ -144,7 +140,6 @@ class _Folders:
         folder: Path,
         session_id: str | None,
         servers: Sequence[Mapping[str, Any]],
-        asker: Asker,
         editor: Editor,
     ) -> tuple[str, _Session]:
         """See `acp.Host`."""
@@ -160,7 +155,7 @@ class _Folders:
         for each in servers:
             server_of(each)  # what is wrong is said now
         chosen = session_id or new_session_id()
-        session = _Session(self, folder, chosen, servers, asker, editor)
+        session = _Session(self, folder, chosen, servers, editor)
         await in_thread(session.look)
         return chosen, session
 
@@ -195,8 +190,7 @@ class _Session:
         folder: The folder.
         session_id: Its name.
         servers: MCP servers of the editor.
-        asker: The person.
-        editor: The editor's files.
+        editor: The other side.
     """
 
     theme, prompt = "plain", None  # for `Slash`
@@ -207,22 +201,21 @@ class _Session:
         folder: Path,
         session_id: str,
         servers: Sequence[Mapping[str, Any]],
-        asker: Asker,
         editor: Editor,
     ) -> None:
         self.folder = folder
         self._folders, self._id, self._servers = folders, session_id, servers
-        self._asker, self._output = asker, Telling()
-        self._files = EditorFiles(folder, editor, asker.attach)
-        self._shell = partial(EditorShell, editor, asker.attach) if editor.runs else Shell
+        self._editor, self._output = editor, Telling()
+        self._files = EditorFiles(folder, editor)
+        self._shell = partial(EditorShell, editor) if editor.runs else Shell
         self._runs_alone = editor.reads or editor.writes
         self._options = folders.options()
         self._is_asked_later = False
         self._trusted: Guidance | None = None
-        self._mode = ""
+        self._chosen: dict[str, str] = {}
         self._talk: Talk | None = None
         self._said: list[str] = []
-        self.custom = CustomCommands(folder, asker.confirm)
+        self.custom = CustomCommands(folder, editor.confirm)
         self._slash = Slash(self)
 
     # -- getting ready ----------------------------------------------------------------------------------
@@ -232,6 +225,10 @@ class _Session:
         questions = Later(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
+        try:
+            check_folder(self._options, self.folder)
+        except ConfigError as error:
+            raise ConfigError(f"cwd: {error}") from error
         _require_model(self._options)
 
     def _settle(self, questions: Questions) -> None:
@@ -240,14 +237,16 @@ class _Session:
         configure(self._options, self._output, self.folder, questions)
         given = self._options.trust_folder
         self._trusted = may_guide(self.folder, questions, self._output, given=given)
-        if self._mode:
-            self._options.permission_mode = self._mode
+        vars(self._options).update(self._chosen)
 
     async def begin(self) -> None:
         """See `acp.Work`."""
         if self._talk is None:
-            asking = Asking(self._output, self._asker, asyncio.get_running_loop())
+            asking = Asking(self._output, self._editor, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
+        said, self._output.said = self._output.said, []
+        for each in said:
+            await self._editor.note(each)
 
     def _prepare(self, asking: Questions) -> None:
         if self._is_asked_later:
@@ -274,7 +273,7 @@ class _Session:
             is_last=True,
         )
         self.shared = Shared(options, self.folder, toolset, self._trusted)
-        self._talk = Talk(self.shared, choice, place, self._asker.ask, output.say)
+        self._talk = Talk(self.shared, choice, place, self._editor.ask, output.say)
 
     @property
     def talk(self) -> Talk:
@@ -283,13 +282,23 @@ class _Session:
         return self._talk
 
     @property
-    def mode(self) -> str:
-        """The permission mode."""
-        return str(self._options.permission_mode)
+    def options(self) -> Mapping[str, Option]:
+        """See `acp.Work`."""
+        modes = {"ask": say("mode_ask"), "auto": say("mode_auto")}
+        modes |= {"plan": say("mode_plan"), "bypass": say("mode_bypass")}
+        levels = dict.fromkeys(THINKING_LEVELS, "")
+        options = self._options
+        return {
+            "mode": Option(options.permission_mode, modes),
+            "thought_level": Option(options.thinking, levels),
+        }
 
-    @mode.setter
-    def mode(self, mode: str) -> None:
-        self._mode = self._options.permission_mode = mode
+    async def choose(self, option: str, value: str) -> None:
+        """See `acp.Work`."""
+        self._chosen[_FIELDS[option]] = value
+        vars(self._options).update(self._chosen)
+        if option == "thought_level" and self._talk is not None:
+            await self.command("model", self._talk.choice.model)  # the client is made for a level
 
     # -- work -------------------------------------------------------------------------------------------
 

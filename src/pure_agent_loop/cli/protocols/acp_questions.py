@@ -6,22 +6,24 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from pure_agent_loop.acp import Asker
+from pure_agent_loop.acp import Editor
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.questions import Questions
 
 
 class Telling(Output):
-    """Standard error, and what was said there since it was last asked about."""
+    """What is to be said to the person: with the next question, or when the work begins.
+
+    It does not go to standard error, which some editors show as errors.
+    """
 
     def __init__(self) -> None:
         super().__init__(sys.stderr, colour=False)
         self.said: list[str] = []
 
     def say(self, message: str) -> None:
-        """Write a message of ours."""
+        """Keep a message of ours."""
         self.said.append(message)
-        super().say(message)
 
 
 class Later(Questions):
@@ -42,17 +44,17 @@ class Asking(Questions):
 
     Args:
         output: What was said there belongs to the question.
-        asker: The person.
+        editor: Where the person is.
         loop: Where the connection is served.
     """
 
-    def __init__(self, output: Telling, asker: Asker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, output: Telling, editor: Editor, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(output, -1)
-        self._telling, self._asker, self._loop = output, asker, loop
+        self._telling, self._editor, self._loop = output, editor, loop
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
         """Ask, with all that it is about: an editor can be scrolled. Only a yes is one."""
         about = [each for each in (*self._telling.said, text, more() if more else "") if each]
         asked = "\n".join([*about, question.partition(" [y]")[0]])
         self._telling.said.clear()
-        return asyncio.run_coroutine_threadsafe(self._asker.confirm(asked), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._editor.confirm(asked), self._loop).result()

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
         ("remove", "take one of yours away, with what was kept of it"),
         ("test", "start a server and show what it offers"),
         ("login", "log in to a server, in your browser"),
+        ("logout", "forget the login of a server"),
     ):
         one = actions.add_parser(name, help=meaning)
         one.add_argument("name", metavar="NAME")
@@ -71,6 +73,13 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="for each request; repeatable"
     )
+    parser.add_argument(
+        "--oauth",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how to log in, such as client_id=... and client_secret='${SECRET}'; repeatable",
+    )
     parser.add_argument("--sse", action="store_true", help="an older server, with Server-Sent Events")
     parser.add_argument(
         "--trusted", action="store_true", help="believe which of its tools it says to be harmless"
@@ -90,10 +99,14 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
     if options.action == "list":
         rows = _rows(_servers(options, output), workspace_of(options.workspace))
         return _list(asyncio.run(rows), output, as_json=options.json)
-    if options.action in ("test", "login"):
+    if options.action in ("test", "login", "logout"):
         servers = _servers(options, output)
         if options.name not in servers:
             raise ConfigError(f"There is no MCP server {options.name!r:.60}. See: pal mcp list")
+        if options.action == "logout":
+            _logged_out(options.name, servers[options.name].table, servers[options.name].shown)
+            output.say(f"the login of {options.name} is forgotten")
+            return DONE
         settings = servers[options.name].settings(workspace_of(options.workspace))
         if settings is None:
             raise ConfigError(
@@ -116,9 +129,12 @@ def _add(options: argparse.Namespace, output: Output) -> int:
         if is_url
         else {"command": options.where[0], "args": options.where[1:]}
     )
-    for key, pairs, sign in (("env", options.env, "="), ("headers", options.header, ":")):
+    given = (("env", options.env, "="), ("headers", options.header, ":"), ("oauth", options.oauth, "="))
+    for key, pairs, sign in given:
         if pairs:
             table[key] = dict(_pair(each, sign) for each in pairs)
+    if (port := table.get("oauth", {}).get("redirect_port", "")).isdecimal():
+        table["oauth"]["redirect_port"] = int(port)
     table |= {"inherit": options.inherit} if options.inherit else {}
     table |= {"trusted": True} if options.trusted else {}
     with contextlib.suppress(_UnsetError):
@@ -149,22 +165,29 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 
 def _remove(name: str, output: Output) -> int:
-    from pure_agent_loop.mcp.approvals import Approvals
-    from pure_agent_loop.mcp.files import change_user, settings_of, user_path, user_tables
+    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
+    from pure_agent_loop.mcp.offered import Approvals
 
     table = user_tables().get(name)
     if table is None:
         raise ConfigError(f"{user_path()} has no server {name!r:.60}. See: pal mcp list")
     with contextlib.suppress(ConfigError):
-        settings = settings_of(name, {**table, "disabled": False}, str(user_path()))
-        if settings is not None:
-            from pure_agent_loop.mcp.login import forget
-
-            Approvals(settings.identity).forget()
-            forget(settings)
+        Approvals(_logged_out(name, table, str(user_path())).identity).forget()
     _written(partial(change_user, lambda servers: servers.__delitem__(name)))
     output.say(f"removed {name}")
     return DONE
+
+
+def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> ServerSettings:
+    """Which server it is; its login is forgotten. Variables of its other fields may be gone by now."""
+    from pure_agent_loop.mcp.files import settings_of
+    from pure_agent_loop.mcp.login import forget
+
+    which = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
+    settings = settings_of(name, which, shown)
+    assert settings is not None  # nothing here says that it is disabled
+    forget(settings)
+    return settings
 
 
 def _written(change: Any) -> None:
@@ -259,8 +282,8 @@ def _login(settings: ServerSettings, output: Output) -> int:
 
     if not settings.url:
         raise ConfigError(f"The MCP server {settings.name!r} is a program: it needs no login here.")
-    asyncio.run(log_in(settings, output.say))
-    output.say(f"logged in to {settings.name}")
+    place = asyncio.run(log_in(settings, output.say))
+    output.say(f"logged in to {settings.name}; the login is kept in: {place}")
     return DONE
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.commands.run import add_permissions
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
+from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, skills_loader, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.tool import Tool
+
+if TYPE_CHECKING:
+    from pure_agent_loop.assistant import SkillsLoader
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +54,9 @@ def serve_here(options: argparse.Namespace, output: Output) -> int:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cli.commands.worker import load_agents
     from pure_agent_loop.cli.which_session import folder_of
-    from pure_agent_loop.mcp.one_call import OneCall
-    from pure_agent_loop.mcp.serving import Caller, Offer, serve_stdio
+    from pure_agent_loop.mcp import Published
+    from pure_agent_loop.mcp.serving.offer import Caller, Offer, serve_stdio
+    from pure_agent_loop.mcp.serving.one_call import OneCall
     from pure_agent_loop.session import SessionManager
     from pure_agent_loop.sessions import new_session_id
 
@@ -78,7 +87,39 @@ def serve_here(options: argparse.Namespace, output: Output) -> int:
         return session
 
     caller = Caller(owns, new_session)
-    offer = Offer(tools, agents, store, lambda _: caller)
+    skills = skills_loader(workspace, trusted)
+    offer = Offer(tools, agents, store, lambda _: caller, Published(_prompts(workspace, skills)))
     output.say(f"serving {len(offer.tools)} tools and {len(offer.agents)} agents for {Path(workspace)}")
     asyncio.run(serve_stdio(offer))
     return DONE
+
+
+def _prompts(workspace: Path, skills: SkillsLoader) -> list[Tool]:
+    """The commands that people wrote, and skills, as prompts: of the user, and of the folder once trusted."""
+
+    async def nobody(_: str) -> bool:
+        return False
+
+    commands = CustomCommands(workspace, nobody)
+    found = {
+        name: _prompt(name, each.about, each.with_arguments)
+        for name, each in commands.all().items()
+        if commands.is_trusted(each)
+    }
+    for skill in skills.skills:
+        text = partial(_skill_text, skills, skill.name)
+        found.setdefault(skill.name, _prompt(skill.name, skill.description, text))
+    return [*found.values()]
+
+
+def _prompt(name: str, about: str, text: Callable[[str], str]) -> Tool:
+    def prompt(arguments: str = "") -> str:
+        return text(arguments)
+
+    field = {"type": "string", "description": "What it is about."}
+    parameters = {"type": "object", "properties": {"arguments": field}}
+    return Tool(prompt, name=name, description=about, parameters=parameters)
+
+
+def _skill_text(skills: SkillsLoader, name: str, words: str) -> str:
+    return "\n\n".join(filter(None, [skills.load(name), words]))

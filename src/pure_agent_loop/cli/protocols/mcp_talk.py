@@ -1,19 +1,19 @@
-"""MCP servers in a conversation: how they stand, their prompts (/), their resources (@)."""
+"""MCP servers in what a person types: how they stand, their prompts (/), their resources (@)."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.mcp.mentions import with_all
+from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.toolbox.untrusted import mark_untrusted
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer, MCPServers
-
-_MENTION = re.compile(r"(?:^|(?<=\s))@([A-Za-z0-9][A-Za-z0-9_-]*):(\S+)")
 
 
 async def lines_about(servers: MCPServers) -> list[str]:
@@ -40,20 +40,22 @@ async def prompt_task(servers: MCPServers, name: str, words: str) -> str:
     return await _named(servers, server).prompt(prompt, words.split())
 
 
-async def with_resources(servers: MCPServers | None, task: str) -> str:
-    """A task with what stands behind each ``@SERVER:URI`` in it. What names no server is text.
+@contextmanager
+def held(servers: MCPServers, task: str | None, typed: str) -> Iterator[str | None]:
+    """Keep servers for all of a command, and give its task with the prompts and resources it names.
+
+    Args:
+        task: The task; None for none.
+        typed: What of it a person has typed.
 
     Raises:
-        ServerError: It cannot be read.
+        ServerError: There is no such prompt or resource, or the server cannot be asked.
     """
-    texts = [task]
-    for name, uri in _MENTION.findall(task) if servers is not None else ():
-        server = servers.get(name) if servers is not None else None
-        if server is not None:
-            found = await server.read(uri)
-            text = found if isinstance(found, str) else "\n".join(map(str, found))
-            texts.append(mark_untrusted(text, f"{name}:{uri}"))
-    return "\n\n".join(texts)
+    run_sync(servers.__aenter__())
+    try:
+        yield task if task is None or not typed else run_sync(with_all(servers, task, typed))
+    finally:
+        run_sync(servers.__aexit__())
 
 
 def _named(servers: MCPServers, name: str) -> MCPServer:

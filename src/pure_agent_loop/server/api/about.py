@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.agent import Agent
+from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
+from pure_agent_loop.server.api.actions import servers_of
 from pure_agent_loop.server.api.operation import Asked, Operation, checked, read_json
 from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
 from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.tool import Tool
+
+LOOK_SECONDS = 20.0  # that a server gets to answer
 
 
 async def _me(asked: Asked) -> models.Me:
@@ -53,14 +58,6 @@ async def _logout(asked: Asked) -> Response:
     return response
 
 
-def _servers(agent: Agent) -> list[models.ServerAbout]:
-    if not agent.tools.toolsets:
-        return []
-    from pure_agent_loop.mcp import servers_in
-
-    return [models.ServerAbout(**asdict(each.state)) for each in servers_in(agent.tools.toolsets)]
-
-
 async def _agents(asked: Asked) -> models.Agents:
     return models.Agents(
         agents=[
@@ -70,7 +67,9 @@ async def _agents(asked: Asked) -> models.Agents:
                 model=str(model_of(agent.llm) or ""),
                 tools=[each.name for each in agent.tools],
                 permission_mode=agent._kit.permissions.mode,  # the two are one package
-                servers=_servers(agent) if asked.person.may("operate") else [],
+                servers=[models.ServerAbout(**asdict(each.state)) for each in servers_of(agent)]
+                if asked.person.may("operate")
+                else [],
             )
             for name, agent in asked.service.hub.agents.items()
         ]
@@ -82,6 +81,28 @@ async def _agent(asked: Asked) -> models.AgentAbout:
         if each.name == asked.path["agent"]:
             return each
     raise not_found("agent")
+
+
+async def _look(asked: Asked) -> models.ServerLook:
+    agent = asked.service.hub.agents.get(asked.path["agent"])
+    found = [each for each in servers_of(agent) if each.name == asked.path["server"]] if agent else []
+    if not found:
+        raise not_found("server")
+    server, begun = found[0], time.monotonic()
+    resources: Sequence[tuple[str, str]] = []
+    prompts: list[tuple[str, str]] = []
+    with contextlib.suppress(ToolExecutionError, asyncio.TimeoutError):  # its state says what is wrong
+        await asyncio.wait_for(server.look(), LOOK_SECONDS)
+        if server.has_prompts:
+            about = await server.prompts()
+            prompts = [(name, f"{' '.join(args).upper()} {text}".strip()) for name, text, args in about]
+        resources = await server.resources()
+    return models.ServerLook(
+        **asdict(server.state),
+        seconds=time.monotonic() - begun,
+        resources=[models.Offered(name=uri, about=text) for uri, text in resources],
+        prompts=[models.Offered(name=name, about=text) for name, text in prompts],
+    )
 
 
 async def _tools(asked: Asked) -> models.Tools:
@@ -150,6 +171,9 @@ OPERATIONS = [
     Operation("GET", "/api/agents", "list_agents", "The agents.", _agents, models.Agents),
     Operation("GET", "/api/agents/{agent}", "get_agent", "An agent.", _agent, models.AgentAbout,
               problems=(404,)),
+    Operation("POST", "/api/agents/{agent}/servers/{server}/look", "look_at_server",
+              "Start an MCP server of an agent if need be, and say what it offers.", _look,
+              models.ServerLook, role="operate", problems=(404,)),
     Operation("GET", "/api/tools", "list_tools", "The tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "What the runs that have ended used.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "Tasks of subagents, the newest first.", _tasks,

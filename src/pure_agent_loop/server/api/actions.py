@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
@@ -17,6 +18,9 @@ from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
+
+if TYPE_CHECKING:
+    from pure_agent_loop.mcp import MCPServer
 
 
 def run_about(info: RunInfo, person: Person) -> models.Run:
@@ -35,8 +39,44 @@ async def send(
     if body.session is not None:
         service.session_of(person, body.session)
         await check_exists(service, body.session)
-    info = service.hub.start(person, body.text, body.agent, body.session, body.media, sealed)
+    return await _begin(service, person, body, body.agent, body.session, sealed)
+
+
+async def _begin(
+    service: Service,
+    person: Person,
+    body: models.Message | models.Edit,
+    agent: str | None,
+    session: str | None,
+    sealed: str,
+) -> tuple[models.Run, bool]:
+    text = await _with_servers(service, person, service.hub.agent_for(agent, session), body.text)
+    if (before := service.hub.begun_with(sealed)) is not None:  # while servers were asked
+        return run_about(before, person), False
+    info = service.hub.start(person, text, agent, session, body.media, sealed, body.text)
     return run_about(info, person), True
+
+
+async def _with_servers(service: Service, person: Person, agent: str, text: str) -> str:
+    """A task with what it names of the agent's MCP servers, for who operates them."""
+    servers = {each.name: each for each in servers_of(service.hub.agents[agent])}
+    if not servers or not person.may("operate"):
+        return text
+    from pure_agent_loop.mcp.mentions import with_all
+
+    try:
+        return await with_all(servers, text, text)
+    except ToolExecutionError as error:
+        raise Problem(422, safe_str(error)) from error
+
+
+def servers_of(agent: Agent) -> Sequence[MCPServer]:
+    """The MCP servers of an agent."""
+    if not agent.tools.toolsets:
+        return []
+    from pure_agent_loop.mcp import servers_in
+
+    return servers_in(agent.tools.toolsets)
 
 
 async def check_exists(service: Service, session: str) -> None:
@@ -67,8 +107,7 @@ async def edit(
     else:
         service.session_of(person, session)
     agent = body.agent or next((each.agent for each in reversed(service.hub.of_session(session))), None)
-    info = service.hub.start(person, body.text, agent, new, body.media, sealed)
-    return run_about(info, person), True
+    return await _begin(service, person, body, agent, new, sealed)
 
 
 async def fork(service: Service, person: Person, session: str, body: models.Fork) -> models.Forked:

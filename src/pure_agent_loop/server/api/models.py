@@ -318,6 +318,21 @@ class ServerAbout(Answer):
     tools: Count
 
 
+class Offered(Answer):
+    """A resource by its address or a template of addresses, or a prompt with its arguments; what it is."""
+
+    name: str
+    about: str
+
+
+class ServerLook(ServerAbout):
+    """An MCP server that was asked just now, and how long that took."""
+
+    seconds: float
+    resources: list[Offered]
+    prompts: list[Offered]
+
+
 class AgentAbout(Answer):
     """An agent."""
 

@@ -1,19 +1,28 @@
 // The page as a whole: sidebar, head, log, composer; or the form to sign in.
-import { html, useState } from "./html.js";
+import { html, useEffect, useState } from "./html.js";
 import * as store from "./store.js";
 import { connection } from "./wire.js";
 import { t } from "./words.js";
 import { Sidebar } from "./sidebar.js";
 import { Log } from "./log.js";
 import { Composer } from "./composer.js";
-import { Timeline } from "./timeline.js";
-import { Tasks } from "./tasks.js";
-import { Fleet, Operator } from "./operator.js";
 
-const PANELS = { timeline: Timeline, tasks: Tasks, operator: Operator, fleet: Fleet };
+// Panels: the file and what of it; it is loaded when it is opened.
+const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"] };
+const OF_NO_SESSION = ["fleet", "servers"];
+
+function Panel({ name }) {
+  const [found, setFound] = useState(null), [file, part] = PANELS[name];
+  useEffect(() => {
+    let isHere = true;
+    import(`./${file}.js`).then((module) => isHere && setFound({ shown: module[part] }), store.tell);
+    return () => { isHere = false; };
+  }, []);
+  return found && html`<${found.shown} />`;
+}
 
 export function App() {
-  const name = store.panel.value, shown = (name === "fleet" || store.current.value) && PANELS[name];
+  const name = store.panel.value, isShown = name && (store.current.value || OF_NO_SESSION.includes(name));
   if (!store.me.value) return connection.value === "nobody" ? html`<${Login} />` : html`<main class="login"><p>${t("connecting")}</p></main>`;
   return html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message").focus(); }}>${t("skip")}</a>
     <div class="page ${store.sideOpen.value ? "side-open" : ""}">
@@ -21,7 +30,7 @@ export function App() {
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
       <main>
         <${Head} />
-        ${shown && html`<${shown} />`}
+        ${isShown && html`<${Panel} key=${name} name=${name} />`}
         <${Log} />
         <${Status} />
         <${Composer} />

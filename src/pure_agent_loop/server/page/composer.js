@@ -1,5 +1,5 @@
 // Where one writes: a message begins a run, or steers the one at work. Files come by button, paste or drop.
-import { html, useRef, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
@@ -8,7 +8,10 @@ const MOST_BYTES = 5 * 1024 * 1024;
 
 export function Composer() {
   const [text, setText] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
-  const files = useRef(null);
+  const files = useRef(null), field = useRef(null), keys = useRef(null); // of suggestions
+  const [servers, setServers] = useState(null), hasServers = store.hasServers();
+  useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.tell); }, [hasServers]);
+  const Suggestions = hasServers && servers?.Suggestions;
   const run = store.view.value.run.value, isRunning = store.isRunning(run);
 
   const add = async (list) => {
@@ -31,6 +34,7 @@ export function Composer() {
     setBusy(false);
   };
   const key = (event) => {
+    if (keys.current?.(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
     if (event.key === "Escape" && isRunning) store.stop();
   };
@@ -40,7 +44,8 @@ export function Composer() {
     ${media.length > 0 && html`<ul class="media">${media.map((each, index) => html`<li key=${index}>${each.url.startsWith("data:image/") ? html`<img src=${each.url} alt=${each.name} />` : html`<span class="file">${each.name}</span>`}
       <button type="button" class="icon" aria-label="${t("remove")}: ${each.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>
-    <textarea id="message" rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
+    ${Suggestions && html`<${Suggestions} field=${field} text=${text} setText=${setText} keys=${keys} />`}
+    <textarea id="message" ref=${field} rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
       placeholder=${t(isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
     <div class="tools">
       <input class="heard" id="files" type="file" multiple accept="image/png,image/jpeg,image/gif,image/webp,application/pdf,audio/wav,audio/mpeg" ref=${files} tabindex="-1" aria-hidden="true"

@@ -19,13 +19,6 @@ function useFound(path, ...when) {
   return found;
 }
 
-// The MCP servers of the agents, with their state and what went wrong last.
-function Servers({ when }) {
-  const found = useFound("/api/agents", ...when);
-  const servers = (found?.agents || []).flatMap((each) => each.servers);
-  return servers.length > 0 && html`<h2>${t("mcp")}</h2><ul class="requests">${servers.map((each) => html`<li key=${each.name}><span class="badge ${each.state}">${each.state}</span> <span class="tool">${each.name}</span> <span class="dim">${each.place}</span> ${each.error && html`<span class="dim">${each.error}</span>`}</li>`)}</ul>`;
-}
-
 export function Operator() {
   const session = store.current.value, run = store.view.value.run.value;
   const when = [run?.id, run?.state];
@@ -38,7 +31,6 @@ export function Operator() {
     <ul class="requests">${requests.map((each) => html`<${Sent} key=${each.number} about=${each} session=${session} most=${most} />`)}</ul>
     <h2>${t("audit")}</h2>
     ${audit && audit.calls.length === 0 ? html`<p class="dim">${t("noAudit")}</p>` : html`<ul class="requests">${(audit?.calls || []).map((each) => html`<${Audited} key=${each.number} call=${each} />`)}</ul>`}
-    <${Servers} when=${when} />
   </section>`;
 }
 

@@ -15,10 +15,13 @@ export function Sidebar() {
       ${folders(found).map(([name, some]) => (name === "" ? html`<${List} key="" sessions=${some} />` : html`<details class="folder" key=${name} open><summary>${name} <span class="dim">${some.length}</span></summary><${List} sessions=${some} /></details>`))}
       ${store.moreSessions.value && html`<button onClick=${store.loadMoreSessions}>…</button>`}
     </nav>
-    ${store.me.value.engine && store.mayOperate() && html`<button aria-pressed=${store.panel.value === "fleet"} onClick=${() => { store.toggle("fleet"); store.sideOpen.value = false; }}>${t("fleet")}</button>`}
+    ${store.me.value.engine && store.mayOperate() && html`<${Opens} name="fleet" words="fleet" />`}
+    ${store.hasServers() && html`<${Opens} name="servers" words="mcp" />`}
     <${Settings} />
   </aside>`;
 }
+
+const Opens = ({ name, words }) => html`<button aria-pressed=${store.panel.value === name} onClick=${() => { store.toggle(name); store.sideOpen.value = false; }}>${t(words)}</button>`;
 
 const List = ({ sessions }) => html`<ul class="sessions">${sessions.map((each) => html`<${Session} key=${each.id} about=${each} />`)}</ul>`;
 

@@ -26,6 +26,15 @@ function told(event) {
   if (!isDue) { isDue = true; document.hidden ? setTimeout(flush, 50) : requestAnimationFrame(flush); }
 }
 
+// Files can be had once the step that gave them has ended; both may come at once, or far apart.
+function bringsFiles(event) {
+  if (event.data.has_files) hasFiles = true;
+  if (event.type === "run_end" || event.type === "run_state") return true;
+  if (event.type !== "step_end" || !hasFiles) return false;
+  hasFiles = false;
+  return true;
+}
+
 function flush() {
   const events = queue;
   queue = []; isDue = false;
@@ -33,8 +42,7 @@ function flush() {
   view.value.take(events);
   if (events.some((each) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(each.type))) loadQuestions();
   if (events.some((each) => ["run_start", "run_end", "run_state"].includes(each.type))) loadSessions();
-  if (events.some((each) => each.type === "run_end" || each.type === "run_state" || (each.type === "step_end" && hasFiles))) loadFiles();
-  hasFiles = events.findLastIndex((each) => each.data.has_files) > events.findLastIndex((each) => each.type === "step_end");
+  if (events.filter(bringsFiles).length) loadFiles();
 }
 
 export const wire = new Wire({
@@ -43,6 +51,7 @@ export const wire = new Wire({
   opened: () => { loadSessions(); loadQuestions(); },
 });
 
+export const hasServers = () => agents.value.some((each) => each.servers.length > 0); // of MCP
 export const tell = (error) => { problem.value = String(error.message || error); };
 const guarded = (action) => async (...given) => {
   try { problem.value = ""; return await action(...given); } catch (error) { tell(error); return undefined; }
@@ -70,11 +79,15 @@ async function enter() {
     return;
   }
   connection.value = "connecting";
-  agents.value = (await api("GET", "/api/agents")).agents;
+  await loadAgents();
   agent.value = agents.value[0]?.name || "";
   wire.start();
   await loadSessions();
   if (asked) await open(asked);
+}
+
+export async function loadAgents() {
+  agents.value = (await api("GET", "/api/agents")).agents;
 }
 
 export const logout = guarded(async () => { await api("POST", "/api/logout"); location.reload(); });

@@ -7,8 +7,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from pure_agent_loop.mcp.serving import Offer
+from pure_agent_loop.mcp.serving.offer import Offer
+from pure_agent_loop.mcp.serving.open_ids import OpenIds
 from pure_agent_loop.support.threads import Raised, run_in_thread
+
+MOST_CONNECTIONS = 1_000  # sessions of the protocol; one that is not used for half an hour ends
 
 
 class Mounted:
@@ -21,8 +24,9 @@ class Mounted:
     """
 
     def __init__(self, offer: Callable[[], Offer], name_of: Callable[[Any], str], max_body: int) -> None:
-        self._offer, self._name_of, self._max_body = offer, name_of, max_body
-        self._manager: Any = None
+        self._make, self._name_of, self._max_body = offer, name_of, max_body
+        self._offer: Offer | None = None
+        self._checked: Any = None
         self._task: asyncio.Task[None] | None = None
         self._ready, self._stop = asyncio.Event(), asyncio.Event()
 
@@ -39,13 +43,13 @@ class Mounted:
         from mcp.server.auth.provider import AccessToken
 
         user = AuthenticatedUser(AccessToken(token="", client_id=self._name_of(scope), scopes=[]))
-        await self._manager.handle_request({**scope, "user": user}, receive, send)
+        await self._checked({**scope, "user": user}, receive, send)
 
     async def _own(self) -> None:
         made = await run_in_thread(self._made)
         if isinstance(made, Raised):
             raise made.error
-        self._manager = made
+        self._checked = OpenIds(made.handle_request)
         async with made.run():
             self._ready.set()
             await self._stop.wait()
@@ -53,7 +57,15 @@ class Mounted:
     def _made(self) -> Any:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        return StreamableHTTPSessionManager(self._offer().server(), max_request_body_size=self._max_body)
+        self._offer = self._make()
+        return StreamableHTTPSessionManager(
+            self._offer.server(), max_request_body_size=self._max_body, max_sessions=MOST_CONNECTIONS
+        )
+
+    def session_changed(self, session: str) -> None:
+        """There is something new in a session of an agent."""
+        if self._offer is not None:
+            self._offer.session_changed(session)
 
     async def close(self) -> None:
         """End its sessions."""

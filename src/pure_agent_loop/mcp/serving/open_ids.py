@@ -1,0 +1,162 @@
+"""What is refused before the SDK sees it: an id that is still in use, and lines that mean nothing.
+
+In the SDK a second request of one id takes the place of the first, which can then neither be answered nor
+cancelled; and what is no message gets no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+NO_JSON, NO_REQUEST = -32700, -32600
+_FIRST = "The first request is 'initialize', or one of the protocol of 2026 with its _meta."
+
+
+def _in_use(number: Any) -> str:
+    return f"The id {number!r:.80} is in use: a request with it has not been answered yet."
+
+
+@asynccontextmanager
+async def checked_lines(reading: Any, writing: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """Streams of the SDK without what is refused; who sent that is told.
+
+    Args:
+        reading: Of what the client sends.
+        writing: Of what it is sent.
+    """
+    import anyio
+
+    lines = _Lines(writing)
+    forward, passed = anyio.create_memory_object_stream[Any](0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lines.pass_on, reading, forward)
+        yield passed, lines
+        group.cancel_scope.cancel()
+
+
+class _Lines:
+    """The writing stream, which knows which requests are open."""
+
+    def __init__(self, writing: Any) -> None:
+        self._writing = writing
+        self._open: set[str] = set()
+        self._has_begun = False
+
+    async def pass_on(self, reading: Any, forward: Any) -> None:
+        async with reading, forward:
+            async for item in reading:
+                refusal = self._refusal(item)
+                await (forward.send(item) if refusal is None else self._writing.send(refusal))
+
+    def _refusal(self, item: Any) -> Any:
+        if isinstance(item, Exception):
+            return _error(None, NO_JSON, "This line is no JSON-RPC message.")
+        message = item.message
+        number, method = getattr(message, "id", None), getattr(message, "method", None)
+        if method == "notifications/cancelled":  # it is not answered any more
+            self._open.discard(str((message.params or {}).get("requestId")))
+        if number is None or method is None:
+            return None
+        if str(number) in self._open:
+            return _error(number, NO_REQUEST, _in_use(number))
+        if not self._has_begun and method not in ("initialize", "ping") and not _has_version(message):
+            return _error(number, NO_REQUEST, _FIRST)
+        self._has_begun = self._has_begun or method != "ping"
+        self._open.add(str(number))
+        return None
+
+    async def send(self, item: Any) -> None:
+        if getattr(item.message, "method", None) is None:
+            self._open.discard(str(getattr(item.message, "id", None)))
+        await self._writing.send(item)
+
+    async def aclose(self) -> None:
+        await self._writing.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+def _has_version(message: Any) -> bool:
+    from mcp_types import PROTOCOL_VERSION_META_KEY
+
+    meta = (message.params or {}).get("_meta")
+    return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def _error(number: Any, code: int, text: str) -> Any:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError
+
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text)))
+
+
+class OpenIds:
+    """The requests over HTTP that have not been answered, by session and id."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._open: set[tuple[bytes, str]] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        session = dict(scope["headers"]).get(b"mcp-session-id")
+        if scope["method"] != "POST" or session is None:
+            await self._app(scope, receive, send)
+            return
+        body = await _body(receive)
+        number = _id_of(body)
+        key = (session, str(number))
+        if number is not None and key in self._open:
+            await _refuse(send, number)
+            return
+        if number is not None:
+            self._open.add(key)
+        try:
+            await self._app(scope, _again(body, receive), send)
+        finally:
+            self._open.discard(key)
+
+
+async def _body(receive: Any) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _again(body: bytes, receive: Any) -> Any:
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_one() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return next_one
+
+
+def _id_of(body: bytes) -> Any:
+    """The id of a request; None for what is none, which the SDK refuses."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found.get("id") if isinstance(found, dict) and "method" in found else None
+
+
+async def _refuse(send: Any, number: Any) -> None:
+    error = {"code": NO_REQUEST, "message": _in_use(number)}
+    body = json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
