@@ -18,6 +18,8 @@ SCRIPT = {
     "write": lambda: call("write_file", path="src/a.txt", content="new\n"),
     "edit": lambda: call("edit_file", path="notes.txt", old_text="unsaved", new_text="edited"),
     "read": lambda: call("read_file", path="notes.txt"),
+    "both": lambda: [call("read_file", path="notes.txt"), call("read_file", path="more.txt")],
+    "find": lambda: call("mcp__places__find", what="the key"),
     "escape": lambda: call("write_file", path="../outside.txt", content="x"),
     "protected": lambda: call("write_file", path=".git/config", content="x"),
     "plan": lambda: call("todo_write", items=[{"task": "one", "status": "done"}, {"task": "two"}]),
@@ -28,6 +30,7 @@ SCRIPT = {
     "stubborn": lambda: call("stubborn"),
     "half": lambda: raw_call("list_dir", '{"path": "\\ud800"}'),
     "print": lambda: call("shout", text="to standard output"),
+    "delegate": lambda: call("task", agent="helper", prompt="look and then write"),
     "slow": lambda: deltas("Let me see. ", Gate(), "never"),
     "fail": lambda: status(400, "no such luck"),
 }
@@ -36,6 +39,10 @@ SCRIPT = {
 def _script(request):
     """A task is answered by the call it names; a result by what it says."""
     last = request.messages[-1]
+    if request.options.get("model") == "blind" and "image_url" in str(request.messages):
+        return status(400, "this model takes no image input")
+    if "list_dir" in str(request.messages[-2:-1]) and "and then write" in str(request.messages[1]):
+        return SCRIPT["write"]()
     if last["role"] == "tool":
         return f"Result: {last['content']}"
     said = last["content"] if isinstance(last["content"], str) else last["content"][0]["text"]

@@ -20,6 +20,7 @@ ANSWERS = {
     "session/resume": schema.ResumeSessionResponse,
     "session/list": schema.ListSessionsResponse,
     "session/prompt": schema.PromptResponse,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
 }
 ASKED = {
     "session/request_permission": schema.RequestPermissionRequest,
@@ -53,12 +54,13 @@ class Editor:
     ) -> None:
         self.forms = forms
         self.process, self.choose, self.files = process, choose, files
+        self.replies: dict[str, Callable[[dict], dict | None]] = {}  # in place of those below
         self.updates: list[dict[str, Any]] = []
         self.questions: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []  # without an id
         self._answers: dict[int, queue.SimpleQueue] = {}
         self._arrived, self._writing = threading.Condition(), threading.Lock()
-        self._number = self._asked = 0
+        self._number = self.asked = 0
         self.terminals: list[subprocess.Popen[bytes]] = []
         self.released: list[str] = []
         self.env: dict[str, str] | None = None
@@ -150,8 +152,9 @@ class Editor:
             self.updates.append(params["update"])
         elif method is not None:
             ASKED[method].model_validate(params)
-            self._asked = message["id"]
-            result = getattr(self, method.replace("/", "_"))(params)
+            self.asked = message["id"]
+            reply = self.replies.get(method) or getattr(self, method.replace("/", "_"))
+            result = reply(params)
             if result is not None:
                 self.line({"jsonrpc": "2.0", "id": message["id"], **result})
         elif message["id"] is None:
@@ -191,7 +194,7 @@ class Editor:
 
     def terminal_wait_for_exit(self, params: dict) -> None:
         """Another thread waits, and reads meanwhile."""
-        terminal, number = self._terminal(params), self._asked
+        terminal, number = self._terminal(params), self.asked
 
         def wait() -> None:
             terminal.seen = terminal.communicate()[0].decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 
 import pytest
 
@@ -35,7 +37,7 @@ def test_a_question_shows_the_change_and_once_is_once(editor, session, tmp_path)
         ("reject_session", "reject_always"),
     ]
     call = question["toolCall"]
-    diff = call["content"][1]
+    diff = call["content"][0]
     assert (diff["type"], diff["path"], diff["newText"]) == ("diff", str(tmp_path / "src/a.txt"), "new\n")
     announced = [each["toolCallId"] for each in editor.of("tool_call")]
     assert call["toolCallId"] in announced
@@ -139,3 +141,68 @@ def test_a_question_of_a_tool_is_a_form(editors, tmp_path):
     assert plain.prompt(plain.open(tmp_path), "wonder") == "end_turn"
     assert "it is yes" in plain.text
     assert plain.questions[0]["toolCall"]["rawInput"] == {"question": "Which colour?"}
+
+
+HELPER = """---
+name: helper
+description: Helps.
+---
+You help.
+"""
+
+
+def test_what_a_subagent_does_is_shown_with_the_call_that_began_it(editors, tmp_path):
+    (folder := tmp_path / "project").mkdir()
+    (tmp_path / "helper.md").write_text(HELPER)
+    editor = editors("--subagents-from", str(tmp_path), files={})
+    session = editor.open(folder)
+    assert editor.prompt(session, "delegate it") == "end_turn"
+    (question,) = editor.questions
+    asked = question["toolCall"]["toolCallId"]
+    (whole,) = [each["toolCallId"] for each in editor.of("tool_call") if each["toolCallId"] != asked]
+    shown = [each for each in editor.of("tool_call_update") if each["toolCallId"] == whole]
+    texts = [each["content"]["text"] for each in shown[-1]["content"]]
+    assert "helper: completed, 2 calls, " in texts[0]
+    assert "list_dir . ✓" in texts[0]
+    assert "Result: " in texts[1]
+    assert any("list_dir . …" in str(each) for each in shown)
+    own = [each for each in editor.of("tool_call_update") if each["toolCallId"] == asked][-1]
+    assert own["status"] == "completed"
+    (diff,) = own["content"]
+    assert (diff["type"], diff["newText"]) == ("diff", "new\n")
+    assert (folder / "src/a.txt").read_text() == "new\n"
+    editor.updates.clear()
+    editor.choose = lambda _: "reject_once"
+    (folder / "src/a.txt").unlink()
+    editor.prompt(session, "delegate it")
+    assert editor.call("write_file")["status"] == "failed"
+
+
+STARTED = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('started')"
+
+
+def test_what_a_stranger_brings_is_used_once_the_person_has_said_so(editor, tmp_path, server):
+    """Notes, skills and servers of tools."""
+    editor.questions.clear()
+    (folder := tmp_path / "project").mkdir()
+    (folder / ".git").mkdir()
+    (folder / "AGENTS.md").write_text("Speak like a pirate.")
+    (inner := folder / "inner").mkdir()
+    (inner / "CLAUDE.md").write_text("Sing it.")
+    (skill := inner / ".agents/skills/greet").mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: greet\ndescription: Greets like a king.\n---\nBow.\n")
+    starts = {"command": sys.executable, "args": ["-c", STARTED, str(tmp_path / "seen")]}
+    (inner / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": starts}}))
+    editor.choose = lambda _: "no"
+    editor.prompt(editor.open(inner), "hello")
+    asked = [each["toolCall"]["content"][0]["content"]["text"] for each in editor.questions]
+    for name in ("AGENTS.md", "inner/CLAUDE.md", "greet/SKILL.md", ".mcp.json"):
+        assert any(name in each for each in asked), (name, asked)
+    for said in ("pirate", "Sing it", "like a king"):
+        assert said not in str(server.requests[-1].body)
+    assert not (tmp_path / "seen").exists()
+    editor.choose = lambda _: "yes"
+    editor.prompt(editor.open(inner), "hello")
+    for said in ("pirate", "Sing it", "like a king"):
+        assert said in str(server.requests[-1].body)
+    assert (tmp_path / "seen").read_text() == "started"

@@ -83,6 +83,9 @@ def test_a_list_of_tasks_is_a_plan(editor, session):
 
 
 def test_thinking_stands_apart(editor, session):
+    editor.prompt(session, "hello")  # which model it is was told
+    assert "scripted at http://" in editor.of("agent_thought_chunk")[0]["content"]["text"]
+    editor.updates.clear()
     editor.prompt(session, "think")
     assert "".join(each["content"]["text"] for each in editor.of("agent_thought_chunk")) == "Hm, well."
     assert editor.text == "Here."
@@ -145,7 +148,37 @@ def test_modes_hold_from_the_next_task(editor, session, folder):
     editor.prompt(session, "write it")
     assert editor.call("write_file")["status"] == "failed"
     assert not (folder / "src").exists()
-    assert editor.error("session/set_mode", {"sessionId": session, "modeId": "x"})["error"]["code"] == -32600
+    assert editor.error("session/set_mode", {"sessionId": session, "modeId": "x"})["error"]["code"] == -32602
+
+
+def current(answer):
+    return {each["id"]: each["currentValue"] for each in answer["configOptions"]}
+
+
+def test_options_are_what_modes_and_thinking_are(editors, folder, server):
+    editor = editors("--thinking", "low", more={"PAL_MODEL": "gpt-5"})
+    made = editor("session/new", cwd=str(folder), mcpServers=[])
+    session = made["sessionId"]
+    assert current(made) == {"mode": "ask", "thought_level": "low"}
+    assert [each["category"] for each in made["configOptions"]] == ["mode", "thought_level"]
+
+    def choose(option, value):
+        return editor("session/set_config_option", sessionId=session, configId=option, value=value)
+
+    assert current(choose("thought_level", "high")) == {"mode": "ask", "thought_level": "high"}
+    editor.prompt(session, "hello")
+    assert server.requests[-1].options["reasoning_effort"] == "high"
+    assert current(choose("thought_level", "medium"))["thought_level"] == "medium"
+    editor.prompt(session, "hello")
+    assert server.requests[-1].options["reasoning_effort"] == "medium"
+    assert current(choose("mode", "plan"))["mode"] == "plan"
+    editor.prompt(session, "write it")
+    assert editor.questions == []
+    for option, value in (("mode", "x"), ("x", "ask"), ("mode", None)):
+        wrong = {"sessionId": session, "configId": option, "value": value}
+        assert editor.error("session/set_config_option", wrong)["error"]["code"] == -32602
+    editor("session/close", sessionId=session)
+    assert current(editor("session/resume", sessionId=session, cwd=str(folder)))["mode"] == "ask"
 
 
 def test_commands_behind_a_slash(editor, session):
@@ -153,6 +186,7 @@ def test_commands_behind_a_slash(editor, session):
     assert "`list_dir`" in editor.text
     assert editor.prompt(session, "/mode plan") == "end_turn"
     assert [each["currentModeId"] for each in editor.of("current_mode_update")] == ["plan"]
+    assert [current(each)["mode"] for each in editor.of("config_option_update")] == ["plan"]
     editor.updates.clear()
     assert editor.prompt(session, "/nothing of ours") == "end_turn"
     assert editor.text == "You said: /nothing of ours"

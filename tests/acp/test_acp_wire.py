@@ -46,6 +46,7 @@ CASES = [
     ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),
     ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, -32602),
     ("session/new", {"cwd": "/\0", "mcpServers": []}, -32602),
+    ("session/new", {"cwd": "HOME", "mcpServers": []}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": {}}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": [{"name": "x", "type": "y"}]}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": [], "additionalDirectories": ["/x"]}, -32602),
@@ -64,7 +65,7 @@ CASES = [
 
 def test_what_is_wrong_is_said(editor, tmp_path):
     session = editor.open(tmp_path)
-    places = {"FOLDER": str(tmp_path), "SESSION": session}
+    places = {"FOLDER": str(tmp_path), "SESSION": session, "HOME": editor.env["HOME"]}
     for method, given, code in CASES:
         params = given
         if isinstance(given, dict):
@@ -82,6 +83,15 @@ def test_what_is_wrong_is_said(editor, tmp_path):
     editor.line(b'{"jsonrpc": "2.0", "id": null, "error": {}}')
     assert editor.prompt(session, "hello") == "end_turn"
     editor.check()
+
+
+def test_a_home_is_refused_when_it_is_opened_and_the_way_out_is_said(editor, editors):
+    home = editor.env["HOME"]
+    told = editor.error("session/new", {"cwd": home, "mcpServers": []})["error"]["message"]
+    assert told.startswith("cwd: ")
+    assert "--any-folder" in told
+    for option in ("--any-folder", "--no-tools"):
+        assert editors(option).open(home)
 
 
 def test_nothing_but_the_protocol_is_on_standard_output(editors, tmp_path):

@@ -16,18 +16,18 @@ docs/acp.md says how editors are set up, and what each part of the protocol does
 
 from pure_agent_loop.acp.connection import serve
 from pure_agent_loop.acp.files import THROUGH_EDITOR, EditorFiles
-from pure_agent_loop.acp.host import Asker, Editor, Host, Known, NoModelError, Planned, Work
+from pure_agent_loop.acp.host import Editor, Host, Known, NoModelError, Option, Planned, Work
 from pure_agent_loop.acp.shell import EditorShell
 
 __all__ = [
     "THROUGH_EDITOR",
-    "Asker",
     "Editor",
     "EditorFiles",
     "EditorShell",
     "Host",
     "Known",
     "NoModelError",
+    "Option",
     "Planned",
     "Work",
     "serve",

@@ -28,11 +28,6 @@ _STATUS = {"pending": "pending", "in_progress": "in_progress", "done": "complete
 _FENCES = re.compile(r"`{3,}")
 
 
-def kind_of(tool: str) -> str:
-    """What sort of call it is, in the words of the protocol."""
-    return _KINDS.get(tool, "other")
-
-
 def about(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What is known of a call before it runs: its title, its kind, its arguments and its files.
 
@@ -45,7 +40,7 @@ def about(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     title = one_line(
         shown if tool == "shell" and shown else " ".join(filter(None, (tool, shown))), MOST_TITLE
     )
-    found: dict[str, Any] = {"title": title, "kind": kind_of(tool), "rawInput": dict(args)}
+    found: dict[str, Any] = {"title": title, "kind": _KINDS.get(tool, "other"), "rawInput": dict(args)}
     path = args.get("path")
     if tool in _KINDS and isinstance(path, str) and "\0" not in path:
         line = args.get("offset")

@@ -3,63 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.acp.host import Host, NoModelError
-from pure_agent_loop.acp.params import below, folder, items, text, wrong
+from pure_agent_loop.acp.params import folder, items, text, wrong
 from pure_agent_loop.acp.session import Session
-from pure_agent_loop.acp.wire import AUTH_REQUIRED, INTERNAL, NOT_FOUND, Peer, Reply, RpcError
+from pure_agent_loop.acp.wire import AUTH_REQUIRED, NOT_FOUND, Peer, Reply, RpcError
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
-EDITOR_SECONDS = 30.0  # for the editor to read or write a file
 PAGE = 50  # sessions in one answer
-
-
-class _EditorOf:
-    """The files of the editor, for the threads of tools."""
-
-    def __init__(self, connection: Connection, session: Session) -> None:
-        self._connection, self._session = connection, session
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def reads(self) -> bool:
-        return self._connection.offers("fs", "readTextFile")
-
-    @property
-    def writes(self) -> bool:
-        return self._connection.offers("fs", "writeTextFile")
-
-    @property
-    def runs(self) -> bool:
-        return self._connection.offers("terminal")
-
-    async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
-        given = {"sessionId": self._session.id, **params}
-        return await self._connection.peer.ask(f"terminal/{method}", given)
-
-    def read(self, path: str) -> str:
-        return text(self._ask("fs/read_text_file", {"path": path}), "content")
-
-    def write(self, path: str, text: str) -> None:
-        self._ask("fs/write_text_file", {"path": path, "content": text})
-
-    def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = self._connection.peer.ask(method, {"sessionId": self._session.id, **params})
-        future = asyncio.run_coroutine_threadsafe(asked, self._loop)
-        try:
-            return future.result(EDITOR_SECONDS)
-        except concurrent.futures.TimeoutError:
-            future.cancel()
-            raise RpcError(INTERNAL, f"no answer in {EDITOR_SECONDS:g} s") from None
-        except concurrent.futures.CancelledError:
-            raise RpcError(INTERNAL, "the editor is gone") from None
 
 
 class Connection:
@@ -85,13 +42,10 @@ class Connection:
             "session/close": self._close,
             "session/delete": self._delete,
             "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
             "session/prompt": self._prompt,
         }
         self.peer = Peer(source, sink, methods, {"session/cancel": self._cancel})
-
-    def offers(self, *names: str) -> bool:
-        """Whether the editor has a capability."""
-        return below(self._client, *names) not in (None, False)
 
     async def run(self) -> None:
         """Serve until the editor is gone."""
@@ -139,7 +93,7 @@ class Connection:
 
     async def _new(self, params: Mapping[str, Any]) -> Reply:
         session = await self._opened(params, None)
-        return Reply({"sessionId": session.id, "modes": session.modes}, session.tell_commands)
+        return Reply({"sessionId": session.id, **session.choices}, session.tell_commands)
 
     async def _load(self, params: Mapping[str, Any]) -> Reply:
         session = await self._opened(params, text(params, "sessionId"))
@@ -149,11 +103,11 @@ class Connection:
             del self._sessions[session.id]
             await session.work.close()
             raise
-        return Reply({"modes": session.modes}, session.tell_commands)
+        return Reply(session.choices, session.tell_commands)
 
     async def _resume(self, params: Mapping[str, Any]) -> Reply:
         session = await self._opened(params, text(params, "sessionId"))
-        return Reply({"modes": session.modes}, session.tell_commands)
+        return Reply(session.choices, session.tell_commands)
 
     async def _opened(self, params: Mapping[str, Any], session_id: str | None) -> Session:
         place, servers = folder(params, "cwd"), items(params, "mcpServers")
@@ -161,11 +115,9 @@ class Connection:
             raise wrong("additionalDirectories are not offered: a session works in one folder.")
         if session_id in self._sessions:
             raise wrong(f"The session {session_id} is open already.")
-        notices, forms = self.offers("session", "notices"), self.offers("elicitation", "form")
-        session = Session(self.peer, self._host, has_notices=notices, has_forms=forms)
-        editor = _EditorOf(self, session)
+        session = Session(self.peer, self._client)
         try:
-            session.id, session.work = await self._host.open(place, session_id, servers, session, editor)
+            session.id, session.work = await self._host.open(place, session_id, servers, session)
         except NoModelError as error:
             raise RpcError(AUTH_REQUIRED, safe_str(error)) from error
         except SessionNotFoundError as error:
@@ -218,8 +170,13 @@ class Connection:
         return Reply({})
 
     async def _set_mode(self, params: Mapping[str, Any]) -> Reply:
-        self._session(params).set_mode(text(params, "modeId"))
+        await self._session(params).choose("mode", text(params, "modeId"))
         return Reply({})
+
+    async def _set_option(self, params: Mapping[str, Any]) -> Reply:
+        session = self._session(params)
+        await session.choose(text(params, "configId"), text(params, "value"))
+        return Reply({"configOptions": session.choices["configOptions"]})
 
     async def _prompt(self, params: Mapping[str, Any]) -> Reply:
         session = self._session(params)

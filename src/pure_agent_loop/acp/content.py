@@ -14,6 +14,7 @@ from pure_agent_loop.media import media_parts
 from pure_agent_loop.support.text import clean_text, safe_str
 
 _PDF = "application/pdf"
+MOST_TEXT = 100_000  # characters of a file that the editor puts in; tools can read the rest
 
 
 def read_prompt(blocks: Sequence[Mapping[str, Any]], folder: Path) -> tuple[str, list[dict[str, Any]]]:
@@ -60,7 +61,10 @@ def _resource(block: Mapping[str, Any], number: int, folder: Path) -> tuple[str,
         raise wrong(f"prompt[{number}].resource must be an object.")
     place, kind = named(text(inner, "uri"), folder), str(inner.get("mimeType") or "")
     if isinstance(inner.get("text"), str):
-        return say("resource", place=place, text=inner["text"]), ""
+        words: str = inner["text"]
+        if len(words) > MOST_TEXT:
+            words = f"{words[:MOST_TEXT]}\n{say('left_out', count=len(words) - MOST_TEXT)}"
+        return say("resource", place=place, text=words), ""
     blob = text(inner, "blob")
     if kind.startswith("image/") or kind == _PDF:
         return say("attached", place=place), _data(kind, blob)

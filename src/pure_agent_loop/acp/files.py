@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pure_agent_loop.acp.calls import as_diff
-from pure_agent_loop.acp.host import Attach, Editor, Planned
+from pure_agent_loop.acp.host import Editor, Planned
 from pure_agent_loop.acp.wire import RpcError
 from pure_agent_loop.acp.words import say
 from pure_agent_loop.support.text import safe_str
@@ -33,13 +33,12 @@ class EditorFiles(Workspace):
 
     Args:
         root: The folder.
-        editor: The other side.
-        attach: Shows a change with its call.
+        editor: The other side; a change is shown with its call there.
     """
 
-    def __init__(self, root: Path, editor: Editor, attach: Attach) -> None:
+    def __init__(self, root: Path, editor: Editor) -> None:
         super().__init__(root)
-        self._editor, self._attach = editor, attach
+        self._editor = editor
 
     def open_for_reading(self, path: str) -> BinaryIO:
         """See `Workspace`. A text comes from the editor, if it has it."""
@@ -71,7 +70,7 @@ class EditorFiles(Workspace):
             found = super().write(path, data, make_folders=make_folders)
         call = current_call()
         if call is not None and after is not None:
-            self._attach(call.call_id, as_diff(Planned(path, before, after), self.root))
+            self._editor.attach(call.call_id, as_diff(Planned(path, before, after), self.root))
         return found
 
     def _before(self, path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -11,8 +12,8 @@ from typing import Any
 
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.content import first_word, read_prompt
-from pure_agent_loop.acp.host import Host, Work
-from pure_agent_loop.acp.params import below
+from pure_agent_loop.acp.host import Option, Work
+from pure_agent_loop.acp.params import below, text, wrong
 from pure_agent_loop.acp.updates import Updates, chunk, tell_history
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError
 from pure_agent_loop.acp.words import say
@@ -22,40 +23,99 @@ from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
+EDITOR_SECONDS = 30.0  # for the editor to read or write a file
 _ENDS = {"limit": "max_turn_requests", "cut": "max_tokens", "cancelled": "cancelled"}  # of kinds of reasons
 _ENDS |= {"token_limit": "max_tokens", "budget": "max_tokens", "content_filter": "refusal"}  # of reasons
 
 
+def _selector(name: str, option: Option) -> dict[str, Any]:
+    values = [{"value": each, "name": each, "description": what} for each, what in option.values.items()]
+    about = {"id": name, "category": name, "name": say(name), "type": "select"}
+    return {**about, "currentValue": option.value, "options": values}
+
+
 class Session:
-    """A session. It is also the `Asker` of its work.
+    """A session; for its work it is the `Editor`.
 
     Args:
         peer: The connection.
-        host: Says which modes there are.
-        has_notices: The editor shows notices.
-        has_forms: The editor can ask for a text.
+        client: What the editor can do.
     """
 
     id: str
     work: Work
 
-    def __init__(self, peer: Peer, host: Host, *, has_notices: bool, has_forms: bool) -> None:
-        self._peer, self._host = peer, host
-        self._has_notices, self._has_forms = has_notices, has_forms
+    def __init__(self, peer: Peer, client: Mapping[str, Any]) -> None:
+        def offers(*names: str) -> bool:
+            return below(client, *names) not in (None, False)
+
+        self._peer = peer
+        self.reads, self.writes = offers("fs", "readTextFile"), offers("fs", "writeTextFile")
+        self.runs = offers("terminal")
+        self._has_notices, self._has_forms = offers("session", "notices"), offers("elicitation", "form")
         self._updates: Updates | None = None
         self._is_stopped = False
         self._loop = asyncio.get_running_loop()
         self._one_at_a_time = asyncio.Lock()
 
     @property
-    def modes(self) -> dict[str, Any]:
-        """The modes there are, and which one holds."""
-        found = [{"id": each, "name": each, "description": what} for each, what in self._host.modes.items()]
-        return {"currentModeId": self.work.mode, "availableModes": found}
+    def choices(self) -> dict[str, Any]:
+        """What can be chosen, and what holds: the modes once more for editors that know only these."""
+        mode = self.work.options["mode"]
+        modes = [{"id": each, "name": each, "description": what} for each, what in mode.values.items()]
+        options = [_selector(name, option) for name, option in self.work.options.items()]
+        return {"modes": {"currentModeId": mode.value, "availableModes": modes}, "configOptions": options}
+
+    async def choose(self, name: str, value: str) -> None:
+        """Let another value of an option hold, from the next task and the next question on.
+
+        Raises:
+            RpcError: There is no such option, or no such value.
+        """
+        options = self.work.options
+        if name not in options:
+            raise wrong(f"configId must be one of: {', '.join(options)}.")
+        if value not in options[name].values:
+            raise wrong(f"{name} must be one of: {', '.join(options[name].values)}.")
+        await self.work.choose(name, value)
+
+    # -- the editor's files and terminals ---------------------------------------------------------------
+
+    async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
+        """See `Editor`."""
+        return await self._peer.ask(f"terminal/{method}", {"sessionId": self.id, **params})
+
+    def read(self, path: str) -> str:
+        """See `Editor`."""
+        return text(self._ask("fs/read_text_file", {"path": path}), "content")
+
+    def write(self, path: str, text: str) -> None:
+        """See `Editor`."""
+        self._ask("fs/write_text_file", {"path": path, "content": text})
+
+    def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = self._peer.ask(method, {"sessionId": self.id, **params})
+        future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        try:
+            return future.result(EDITOR_SECONDS)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise RpcError(INTERNAL, f"no answer in {EDITOR_SECONDS:g} s") from None
+        except concurrent.futures.CancelledError:
+            raise RpcError(INTERNAL, "the editor is gone") from None
+
+    # -- what is told -----------------------------------------------------------------------------------
 
     async def tell(self, update: Mapping[str, Any]) -> None:
         """Send an update."""
         await self._peer.tell("session/update", {"sessionId": self.id, "update": update})
+
+    async def note(self, text: str) -> None:
+        """See `Editor`."""
+        if self._has_notices:
+            await self.tell({"sessionUpdate": "notice", "severity": "info", "title": text or "-"})
+        else:
+            await self.tell(chunk("agent_thought_chunk", f"{text}\n\n", f"note-{secrets.token_hex(4)}"))
 
     async def tell_commands(self) -> None:
         """Say what can be typed behind a slash."""
@@ -69,16 +129,6 @@ class Session:
         """Say what was said and done in it before."""
         await tell_history(self.work.history(), self.work, self.tell)
 
-    def set_mode(self, mode: str) -> None:
-        """Another permission mode, from the next task and the next question on.
-
-        Raises:
-            RpcError: There is no such mode.
-        """
-        if mode not in self._host.modes:
-            raise RpcError(INVALID_REQUEST, f"modeId must be one of: {', '.join(self._host.modes)}.")
-        self.work.mode = mode
-
     # -- prompts ----------------------------------------------------------------------------------------
 
     async def prompt(self, blocks: Sequence[Mapping[str, Any]]) -> str:
@@ -91,8 +141,8 @@ class Session:
             raise RpcError(INVALID_REQUEST, "This session works on a prompt already; cancel it first.")
         task, media = read_prompt(blocks, self.work.folder)
         self._is_stopped = False
-        self._updates = updates = Updates(self.work, self.tell, has_notices=self._has_notices)
-        mode = self.work.mode
+        self._updates = updates = Updates(self.work, self.tell, self.note if self._has_notices else None)
+        choices = self.choices
         try:
             name, words = first_word(blocks)
             goes_on: str | None = task
@@ -108,8 +158,7 @@ class Session:
         finally:
             await updates.finish()
             self._updates = None
-            if self.work.mode != mode:
-                await self.tell({"sessionUpdate": "current_mode_update", "currentModeId": self.work.mode})
+            await self._tell_choices(choices)
         reason = updates.stop_reason
         if self._is_stopped or not reason:
             return "cancelled"
@@ -117,6 +166,14 @@ class Session:
         if kind == "failed":
             raise RpcError(INTERNAL, updates.failure or STOP_REASONS[reason].meaning)  # type: ignore[index]  # the same
         return _ENDS.get(reason) or _ENDS.get(kind, "end_turn")
+
+    async def _tell_choices(self, before: Mapping[str, Any]) -> None:
+        """What a command behind a slash has changed."""
+        now = self.choices
+        if now != before:
+            mode, options = now["modes"]["currentModeId"], now["configOptions"]
+            await self.tell({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+            await self.tell({"sessionUpdate": "config_option_update", "configOptions": options})
 
     async def _run(self, task: str | None, media: Sequence[Mapping[str, Any]], updates: Updates) -> None:
         async with aclosing(self.work.run(task, list(media))) as events:
@@ -159,9 +216,8 @@ class Session:
             shown = calls.about(request.tool, request.args, self.work.folder)
             planned = await in_thread(partial(self.work.planned, request.tool, request.args))
             asked = self.work.question(request, has_diff=planned is not None)
-            content = [calls.as_output(asked)]
-            if planned is not None:
-                content.append(calls.as_diff(planned, self.work.folder))
+            diff = [] if planned is None else [calls.as_diff(planned, self.work.folder)]
+            content = [*diff, calls.as_output(asked)]  # some editors look for a diff in the first place only
             chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)
             return await self._agreed(chosen, rules)
 
@@ -172,10 +228,10 @@ class Session:
         about = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}
         params = {**about, "mode": "form", "requestedSchema": form}
         found = await self._peer.ask("elicitation/create", params)
-        text = below(found, "content", "answer") if found.get("action") == "accept" else None
+        said = below(found, "content", "answer") if found.get("action") == "accept" else None
         if found.get("action") == "cancel":
             self.cancel()
-        return Permission("allow", text) if isinstance(text, str) and text else Permission("deny")
+        return Permission("allow", said) if isinstance(said, str) and said else Permission("deny")
 
     async def confirm(self, text: str) -> bool:
         """Ask something of our own; only a yes is one."""
@@ -204,8 +260,8 @@ class Session:
         outcome = found.get("outcome")
         outcome = outcome if isinstance(outcome, dict) else {}
         chosen = outcome.get("optionId") if outcome.get("outcome") == "selected" else ""
-        if chosen in options:
-            return str(chosen)
+        if isinstance(chosen, str) and chosen in options:
+            return chosen
         self.cancel()
         return ""
 
@@ -214,8 +270,9 @@ class Session:
             try:
                 await in_thread(partial(self.work.keep_rules, rules))
             except ConfigError as error:  # it holds for the session all the same
-                text = safe_str(error)
-                await self.tell(chunk("agent_thought_chunk", text, f"rules-{secrets.token_hex(4)}"))
+                await self.tell(
+                    chunk("agent_thought_chunk", safe_str(error), f"rules-{secrets.token_hex(4)}")
+                )
         if chosen in ("allow_session", "allow_folder"):
             self.work.add_rules("allow", rules)
         if chosen == "reject_session":

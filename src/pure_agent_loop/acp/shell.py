@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.acp.host import Attach, Editor
+from pure_agent_loop.acp.host import Editor
 from pure_agent_loop.acp.wire import RpcError
 from pure_agent_loop.support.child import module_argv
 from pure_agent_loop.tool_context import current_call
@@ -29,15 +29,14 @@ class EditorShell(Shell):
     """A shell whose commands run in terminals of the editor. What is only tried, to change nothing, does not.
 
     Args:
-        editor: It lends terminals.
-        attach: Shows a terminal with its call.
+        editor: It lends terminals, and shows them with their calls.
         workspace_root: See `Shell`.
         options: See `Shell`.
     """
 
-    def __init__(self, editor: Editor, attach: Attach, workspace_root: Path, **options: Any) -> None:
+    def __init__(self, editor: Editor, workspace_root: Path, **options: Any) -> None:
         super().__init__(workspace_root, **options)
-        self._editor, self._attach = editor, attach
+        self._editor = editor
         self._makings = {"workspace_root": str(workspace_root), **options}
 
     async def _run(
@@ -63,7 +62,7 @@ class EditorShell(Shell):
         place = {"command": argv[0], "args": argv[1:], "cwd": os.fspath(self._root)}
         made = await self._editor.terminal("create", **place, outputByteLimit=self._max_output)
         terminal = {"terminalId": str(made.get("terminalId"))}
-        self._attach(call_id, {"type": "terminal", **terminal})
+        self._editor.attach(call_id, {"type": "terminal", **terminal})
         try:
             ended = await self._editor.terminal("wait_for_exit", **terminal)
             with suppress(OSError, ValueError, TypeError):

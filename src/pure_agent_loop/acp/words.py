@@ -11,6 +11,10 @@ say = Sentences(
             '<file path="{place}">\n{text}\n</file>',
             '<文件 路径="{place}">\n{text}\n</文件>',
         ),
+        "left_out": (
+            "({count} characters more; read the file to see them)",
+            "（其后还有 {count} 个字符；需要时请读取该文件）",
+        ),
         "attached": ("(attached: {place})", "（附件：{place}）"),
         "not_readable": (
             "({place} was attached; it is {kind}, which cannot be read here)",
@@ -24,6 +28,10 @@ say = Sentences(
             "{path} has changed its place while the editor wrote it. Look at it again.",
             "编辑器写入期间 {path} 的位置变了。请重新查看。",
         ),
+        "task": (
+            "{agent}: {state}, {calls} calls, {tokens} tokens",
+            "{agent}：{state}，{calls} 次调用，{tokens} 个 token",
+        ),
         "again": ("(the answer begins again)", "（回答重新开始）"),
         "allow_once": ("Allow", "允许"),
         "allow_session": ("Allow in this session: {rules}", "本会话中允许：{rules}"),
@@ -35,6 +43,8 @@ say = Sentences(
         "no": ("No", "否"),
         "trust": ("Trust this folder?", "信任此文件夹吗？"),
         "goes_on": ("go on with what was being done", "继续先前未完成的工作"),
+        "mode": ("Permission mode", "权限模式"),
+        "thought_level": ("Thinking", "思考"),
         "mode_ask": ("Ask about what may change something", "可能改动内容的操作都先询问"),
         "mode_auto": ("Allow what no rule forbids", "允许规则未禁止的一切"),
         "mode_plan": ("Only read, and plan", "只读取和规划"),
