@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -11,11 +13,19 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pure_agent_loop import otel
-from pure_agent_loop.testing import ScriptedServer, call
+from pure_agent_loop.testing import Gate, ScriptedServer, call, deltas, status
+
+_held = threading.Event()  # the first one who asks for patience waits for an answer
+busy = [status(503, "later", headers={"retry-after": "0"})]  # what the first one who is in a hurry is told
 
 
 def _script(request):
     last = request.messages[-1]
+    if "patience" in str(request.messages) and last["role"] == "tool" and not _held.is_set():
+        _held.set()
+        return deltas("So far ", Gate(), "never")
+    if "hurry" in str(request.messages) and busy:
+        return busy.pop()
     if last["role"] == "tool":
         return f"It said: {last['content']}"
     task = str(last["content"])
@@ -28,6 +38,12 @@ def _script(request):
 def model():
     with ScriptedServer(handler=_script, strict=False) as server:
         yield server.base_url
+
+
+@pytest.fixture
+def held():
+    """Set once somebody waits for an answer that does not come."""
+    return _held
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 
+import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel.traced_program import agents
 
 from pure_agent_loop import Agent, CancelToken, Handoff, LLMError, otel
 from pure_agent_loop.durable import Engine
+from pure_agent_loop.mcp import MCPServer
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
 
 TODAY = {
@@ -73,12 +76,24 @@ def test_what_is_measured(spans, model):
     assert {name: each.unit for name, each in found.items()} == {
         "gen_ai.client.operation.duration": "s",
         "gen_ai.client.operation.time_to_first_chunk": "s",
-        "gen_ai.client.token.usage": "{token}",
+        "gen_ai.client.inference.usage.input_tokens": "{token}",
+        "gen_ai.client.inference.usage.output_tokens": "{token}",
+        "gen_ai.client.inference.operation.input_tokens": "{token}",
+        "gen_ai.client.inference.operation.output_tokens": "{token}",
         "gen_ai.invoke_agent.duration": "s",
+        "gen_ai.invoke_agent.inference_calls": "{inference_call}",
+        "gen_ai.invoke_agent.tool_calls": "{tool_call}",
         "gen_ai.execute_tool.duration": "s",
     }
-    points = found["gen_ai.client.token.usage"].data.data_points
-    assert {each.attributes["gen_ai.token.type"] for each in points} == {"input", "output"}
+    spent = found["gen_ai.client.inference.usage.input_tokens"].data
+    assert spent.is_monotonic
+    assert {each.attributes["gen_ai.token.modality"] for each in spent.data_points} == {"unknown"}
+    (agent,) = [
+        each
+        for each in found["gen_ai.invoke_agent.inference_calls"].data.data_points
+        if each.attributes["gen_ai.agent.name"] == "scout"
+    ]
+    assert agent.max == 2  # a call, and what is said of it
 
 
 def test_a_subagent_is_below_the_call_that_began_it(spans, model):
@@ -94,22 +109,100 @@ def test_a_subagent_is_below_the_call_that_began_it(spans, model):
 
 
 def test_a_worker_of_another_process_goes_on_with_the_trace(spans, model, tmp_path):
-    database = str(tmp_path / "work.sqlite")
-    argv = [sys.executable, "-m", "tests.otel.traced_program", model, "worker", database]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(argv, text=True, **pipes) as worker:
-        assert worker.stdout.readline() == "ready\n"
-        with Engine(f"sqlite:///{database}") as client:
-            with trace.get_tracer("the program").start_as_current_span("a request"):
-                handle = client.submit("boss", "ask the scout", run_id="traced")
-            assert handle.result(timeout=60).status == "completed"
-        told = worker.communicate()[0].splitlines()
-    sent = {each.split("|")[0]: list(map(int, each.split("|")[1:])) for each in told if "|" in each}
+    with worker_of(model, tmp_path) as worker, client_of(tmp_path) as client:
+        with trace.get_tracer("the program").start_as_current_span("a request"):
+            handle = client.submit("boss", "ask the scout", run_id="traced")
+        assert handle.result(timeout=60).status == "completed"
+        sent = told_by(worker)
     (request,) = spans("a request")
     trace_id, own, parent = sent["invoke_agent boss"]
     assert (trace_id, parent) == (request.context.trace_id, request.context.span_id)
     assert sent["execute_tool scout"][2] == own
     assert {each[0] for each in sent.values()} == {trace_id}
+
+
+def test_who_takes_over_from_a_killed_worker_goes_on_with_the_trace(spans, model, held, tmp_path):
+    with worker_of(model, tmp_path) as first, client_of(tmp_path) as client:
+        with trace.get_tracer("the program").start_as_current_span("a request"):
+            handle = client.submit("scout", "with patience, look around", run_id="taken-over")
+        assert held.wait(60)
+        first.kill()
+        before = told_by(first)
+        with worker_of(model, tmp_path) as second:
+            assert handle.result(timeout=60).status == "completed"
+            after = told_by(second)
+    (request,) = spans("a request")
+    assert {name.split()[0] for name in before} == {"chat", "execute_tool"}  # its run never ended
+    assert {name.split()[0] for name in after} == {"chat", "invoke_agent"}  # the call was recorded
+    assert after["invoke_agent scout"][2] == request.context.span_id
+    assert {each[0] for each in (*before.values(), *after.values())} == {request.context.trace_id}
+
+
+def client_of(folder):
+    return Engine(f"sqlite:///{folder / 'work.sqlite'}")
+
+
+@contextmanager
+def worker_of(model, folder):
+    argv = [sys.executable, "-m", "tests.otel.traced_program", model, "worker", str(folder / "work.sqlite")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        yield worker
+
+
+def told_by(worker):
+    """The spans of a worker that ends now: name, trace, itself, parent."""
+    told = worker.communicate()[0].splitlines()
+    return {each.split("|")[0]: list(map(int, each.split("|")[1:])) for each in told if "|" in each}
+
+
+def test_an_attempt_that_failed_is_an_event(spans, model):
+    agents(model)[0].run("in a hurry, look around")
+    first, *others = spans("chat gpt-test")
+    assert [(each.name, dict(each.attributes)) for each in first.events] == [
+        ("retry", {"pure_agent_loop.retry.attempt": 1})
+    ]
+    assert first.status.status_code == StatusCode.UNSET
+    assert not any(each.events for each in others)
+
+
+PRINTED = """
+import os
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+def line(span):
+    about = span.context
+    return f"{span.name}|{about.trace_id}|{about.span_id}|{span.parent.span_id if span.parent else 0}\\n"
+provider = TracerProvider()
+out = open(os.environ["SPANS"], "a")
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=out, formatter=line)))
+trace.set_tracer_provider(provider)
+"""
+FINDS = "def find(what: str) -> str:\n    'Find it.'\n    return what + ' is here'\n"
+
+
+@pytest.mark.parametrize("exporter", ["console", ""])
+def test_a_server_of_tools_is_in_the_same_trace(spans, tmp_path, exporter):
+    """The SDK of MCP carries the context in `_meta`; `pal` is traced where a launcher has asked for it."""
+    (tmp_path / "sitecustomize.py").write_text(PRINTED)
+    (tmp_path / "own.py").write_text(FINDS)
+    (project := tmp_path / "project").mkdir()
+    argv = [sys.executable, "-m", "pure_agent_loop", "mcp", "--functions", str(tmp_path / "own.py")]
+    argv += ["--workspace", str(project), "--permission-mode", "auto"]
+    env = {"PYTHONPATH": str(tmp_path), "SPANS": str(tmp_path / "spans"), "OTEL_TRACES_EXPORTER": exporter}
+    env["PURE_AGENT_LOOP_HOME"] = str(tmp_path)
+    script = ScriptedLLM([call("mcp__places__find", what="the key"), "Done."])
+    Agent(llm=script, tools=[MCPServer(argv, name="places", env=env)], permission_mode="auto").run("x")
+    told = [each.split("|") for each in (tmp_path / "spans").read_text().splitlines()]
+    # Only requests have a `_meta`.
+    sent = {name: list(map(int, numbers)) for name, *numbers in told if "notifications/" not in name}
+    (here,) = spans("execute_tool mcp__places__find")
+    assert {each[0] for each in sent.values()} == {here.context.trace_id}
+    assert ("execute_tool find" in sent) == bool(exporter)
+    if exporter:
+        assert sent["execute_tool find"][2] == sent["invoke_agent pal mcp"][1]
 
 
 def test_nothing_of_what_was_said_is_sent(spans, model):

@@ -33,7 +33,7 @@ def main(url: str, what: str, database: str = "") -> None:
     if what == "worker":
         from pure_agent_loop.durable import Engine
 
-        with Engine(f"sqlite:///{database}", agents={"boss": boss}):
+        with Engine(f"sqlite:///{database}", agents={"boss": boss, "scout": scout}, lease=2.0):
             print("ready", flush=True)
             sys.stdin.read()
     else:

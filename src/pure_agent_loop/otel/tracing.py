@@ -57,12 +57,14 @@ class Tracing:
         self.content = content
         self.tracer = trace.get_tracer(names.SCOPE, __version__)
         meter = metrics.get_meter(names.SCOPE, __version__)
-        self.metrics = {
-            each: meter.create_histogram(
-                each.name, each.unit, each.about, explicit_bucket_boundaries_advisory=each.bounds
+        self.record: dict[names.Metric, Callable[..., None]] = {}
+        for each in names.METRICS:
+            about, bounds = (each.name, each.unit, each.about), each.bounds or None
+            self.record[each] = (
+                meter.create_histogram(*about, explicit_bucket_boundaries_advisory=bounds).record
+                if bounds
+                else meter.create_counter(*about).add
             )
-            for each in names.METRICS
-        }
 
     def carrier(self) -> Mapping[str, str]:
         """Where we are."""
@@ -100,6 +102,7 @@ class _Run:
         self._tracing, self._state, self._kit = tracing, state, kit
         self._journal, self._emit = kit.journal, kit.emit
         self._redactor = kit.redactor or Redactor()
+        self._made: dict[str, int] = {}  # spans, by their operation
         self._asked = 0.0  # when a request was sent of which nothing has come yet
         self._first = 0.0  # seconds until something came of the last one
         client: Any = getattr(kit.client, "inner", kit.client)
@@ -109,6 +112,7 @@ class _Run:
         found = (provider for part, provider in names.PROVIDERS.items() if part in host)
         self._model: dict[str, Any] = {names.PROVIDER: next(found, names.OPENAI)}
         self._model |= {names.REQUEST_MODEL: str(model)} if model else {}
+        self._model |= {names.CONVERSATION: state.session_id} if state.session_id else {}
         if host:
             port = place.port or (443 if place.scheme == "https" else 80)
             self._model |= {names.ADDRESS: host, names.PORT: port}
@@ -122,8 +126,7 @@ class _Run:
 
     def about_agent(self) -> dict[str, Any]:
         """What is known of the run."""
-        session = {names.CONVERSATION: self._state.session_id} if self._state.session_id else {}
-        return {**self._model, **({names.AGENT: self._kit.name} if self._kit.name else {}), **session}
+        return {**self._model, **({names.AGENT: self._kit.name} if self._kit.name else {})}
 
     # -- spans ------------------------------------------------------------------------------------------
 
@@ -163,16 +166,21 @@ class _Run:
         self, operation: str, about: Mapping[str, Any], end: Mapping[str, Any], seconds: float
     ) -> None:
         labels = {name: about[name] for name in names.LABELS if name in about}
-        found = self._tracing.metrics
+        record, self._made[operation] = self._tracing.record, self._made.get(operation, 0) + 1
         which = {names.CHAT: names.DURATION, names.EXECUTE_TOOL: names.TOOL_TIME}
         failed = {names.ERROR: end[names.ERROR]} if names.ERROR in end else {}
-        found[which.get(operation, names.AGENT_TIME)].record(seconds, {**labels, **failed})
-        if operation == names.CHAT:
-            for kind, name in (("input", names.INPUT_TOKENS), ("output", names.OUTPUT_TOKENS)):
-                if name in end:
-                    found[names.TOKENS].record(end[name], {**labels, names.TOKEN_TYPE: kind})
+        record[which.get(operation, names.AGENT_TIME)](seconds, {**labels, **failed})
+        if operation == names.INVOKE_AGENT:
+            record[names.CHATS](self._made.get(names.CHAT, 0), labels)
+            record[names.CALLS](self._made.get(names.EXECUTE_TOOL, 0), labels)
+        elif operation == names.CHAT:
+            kinds = {**labels, names.MODALITY: names.UNKNOWN}
+            for name in names.SPENT.keys() & end:
+                record[names.SPENT[name]](end[name], kinds)
+            for name in names.SPREAD.keys() & end:
+                record[names.SPREAD[name]](end[name], labels)
             if names.FIRST_CHUNK in end:
-                found[names.CHUNK_TIME].record(end[names.FIRST_CHUNK], labels)
+                record[names.CHUNK_TIME](end[names.FIRST_CHUNK], labels)
 
     # -- requests and calls -----------------------------------------------------------------------------
 
@@ -201,9 +209,7 @@ class _Run:
 
     async def _chat(self, run: Callable[[], Awaitable[T]]) -> T:
         model = self._model.get(names.REQUEST_MODEL, "")
-        about = {**self._model, names.STREAM: True}
-        about |= {names.CONVERSATION: self._state.session_id} if self._state.session_id else {}
-        with self.span(names.CHAT, model, about) as (span, end):
+        with self.span(names.CHAT, model, {**self._model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
                 span.set_attributes(self._said())
             self._asked, self._first = time.monotonic(), 0.0
@@ -271,9 +277,8 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _answer(response: LLMResponse) -> dict[str, Any]:
     calls = [
-        {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments}
+        {"id": each.id, "function": {"name": each.name, "arguments": each.arguments}}
         for each in response.tool_calls
     ]
-    text = [{"type": "text", "content": response.content}] if response.content else []
-    reason = response.finish_reason or "stop"
-    return {"role": "assistant", "parts": [*text, *calls], "finish_reason": reason}
+    found = _message({"role": "assistant", "content": response.content, "tool_calls": calls})
+    return {**found, "finish_reason": response.finish_reason or "stop"}
