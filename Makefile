@@ -6,6 +6,7 @@ LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 # What the other HTTP client has to do as well; see tests/wire/test_transports.py.
 WIRE := tests/wire/test_connections.py tests/wire/test_failures.py tests/wire/test_requests.py
+FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test_retry.py
 
 .PHONY: run test check tools tests lowest format clean
 
@@ -26,7 +27,7 @@ tools:  ## Programs that tests need: bubblewrap, ripgrep, git
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 	@$(BIN)/python -m compileall -q src  # the tests start our programs hundreds of times
 	$(BIN)/python -m pytest -n 3
-	PURE_AGENT_LOOP_HTTP=httpx $(BIN)/python -m pytest -n 3 $(WIRE)
+	PURE_AGENT_LOOP_HTTP=httpx $(BIN)/python -m pytest -n 3 $(FAULTS)
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
 	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py

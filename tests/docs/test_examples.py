@@ -23,6 +23,7 @@ EXPECTED = {
     "conversation.py": "(4 messages in the history)",
     "handoff.py": "(answered by billing, 2 steps)",
     "evaluation.py": "all          2/2",
+    "a2a.py": "TASK_STATE_COMPLETED ",
 }
 # What they say with the script that each brings for people without a key.
 MIGRATED = {
@@ -48,6 +49,7 @@ MIGRATED = {
     "from_langgraph.supervisor": "math: 0.1",
     "from_langgraph.time_travel": "Forget what I said. Who am I?\nWho am I?",
 }
+_KEEPS = re.compile(r"session|a2a\.py")  # what of them writes into the data folder
 DOCUMENTS = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 BLOCKS = [
@@ -65,7 +67,7 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
             "OPENAI_BASE_URL": server.base_url,
             "OPENAI_API_KEY": "k",
             "PYTHONWARNINGS": "error",
-            **({"PURE_AGENT_LOOP_HOME": str(folder / "home")} if "session" in str(code_or_path) else {}),
+            **({"PURE_AGENT_LOOP_HOME": str(folder / "home")} if _KEEPS.search(str(code_or_path)) else {}),
         }
         arguments = [str(code_or_path)] if isinstance(code_or_path, Path) else ["-c", code_or_path]
         done = subprocess.run(
