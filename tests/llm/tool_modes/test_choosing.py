@@ -154,6 +154,44 @@ def test_name_and_words_decide_together_which_if_any(heard, called):
     assert calls_of(Agent(llm=model, tools=[weather, clock]).run("What time is it in Oslo?")) == called
 
 
+class Cutting(Likely):
+    """It reads as many tokens as it may, of `cuts` letters and `hears` likely, by what was asked."""
+
+    cuts: dict[str, int]
+    hears: dict[str, list[float]]
+
+    async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:
+        said = await super().chat(messages, tools, **options)
+        asked = messages[-1]["content"].split(":")[0]
+        if not options.get("logprobs") or asked not in self.cuts:
+            return said
+        written, size = said.content or "", self.cuts[asked]
+        inside = [written[1:-1][i : i + size] for i in range(0, len(written) - 2, size)]
+        tokens = ['"', *inside, '"'][: options["max_tokens"]]
+        likely = [0.0, *self.hears[asked], *[-1.0] * len(tokens)]
+        content = [{"token": each, "logprob": how} for each, how in zip(tokens, likely, strict=False)]
+        text = "".join(tokens)
+        reason = "stop" if text == written else "length"
+        return LLMResponse(text, finish_reason=reason, raw={"choices": [{"logprobs": {"content": content}}]})
+
+
+@pytest.mark.parametrize(("first", "called"), [(-1.0, []), (-9.0, [("clock", {})])])
+def test_a_name_is_no_likelier_for_being_cut_into_fewer_pieces(first, called):
+    model = Cutting({}, ["It is noon."])
+    model.cuts = {"N/A": 1, "What time is it?": 5}
+    model.hears = {"N/A": [first, -9.0, -9.0], "What time is it?": [-2.0]}
+    assert calls_of(Agent(llm=model, tools=[clock]).run("What time is it?")) == called
+
+
+@pytest.mark.parametrize(("heard", "called"), [(-1.0, [("clock", {})]), (-3.0, [])])
+def test_of_long_words_the_beginning_is_heard_as_far_as_both_readings_came(heard, called):
+    model = Cutting({}, ["It is noon."])
+    model.cuts = {"answer": 1, "clock": 3}
+    model.hears = {"answer": [-2.0] * 18, "clock": [heard * 3] * 6 + [-90.0 if called else 0.0] * 90}
+    result = Agent(llm=model, tools=[clock]).run("I should really like to know what time it is in Oslo")
+    assert calls_of(result) == called
+
+
 def test_words_that_the_server_cannot_write_leave_the_names_to_decide():
     class Other(Likely):
         async def chat(self, messages: Any, tools: Any = None, **options: Any) -> LLMResponse:

@@ -16,7 +16,11 @@ themselves. The two err on different questions; their sum decides. It is above z
 more than its absence does, so there is no threshold. What names come to without content is asked once for a
 set of tools.
 
-The model never writes any of these texts: the server is held to them, and says how likely they were.
+The model never writes any of these texts: the server is held to them, and says how likely they were. It takes
+the likeliest token that the text still allows, so the more a text surprises, the smaller it is cut, and each
+small token is a surprise by itself. Of a name, short as it is, the cut alone would decide; so two readings of
+it are compared at the places where both begin a token. Of the words the beginning is heard, as far as both
+readings came.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.messages import Message, text_of
+from pure_agent_loop.llm.response import CUT_OFF
 from pure_agent_loop.llm.tool_modes.ask import Asking
 from pure_agent_loop.llm.tool_modes.examples import Chosen, chosen_examples, no_tool
 from pure_agent_loop.llm.values import get
@@ -36,11 +41,23 @@ NO_CONTENT = "N/A"
 MOST_TOOLS = 12  # one request each; with more, constrained output chooses
 _MOST_HEARD = 2  # of them, for which what was said is looked at too
 _LONGEST_SAID = 1_000  # characters of what was said, the newest
-_LONGEST_HEARD = 120  # bytes of that, the newest: they are written, and writing is slow
+_LONGEST_HEARD = 120  # bytes of that, the newest
+_MOST_HEARD_TOKENS = 20  # of these, the first: they are written, and writing is slow
 _LONGEST_DESCRIPTION = 100
 _MOST_TOKENS = 300
 
 Tool = Mapping[str, Any]
+
+
+class Piece(NamedTuple):
+    """A token of a text that was read: from which byte to which, and how likely it was (a logarithm)."""
+
+    start: int
+    end: int
+    likely: float
+
+
+Reading = Sequence[Piece]
 
 
 async def choose(
@@ -48,7 +65,7 @@ async def choose(
     messages: Sequence[Message],
     tools: Sequence[Tool],
     prompts: Prompts,
-    known: dict[tuple[str, str], float],
+    known: dict[tuple[str, str], Reading],
     *,
     has_to_call: bool = False,
 ) -> Tool | None:
@@ -92,7 +109,7 @@ async def _named(
     tools: Sequence[Tool],
     shots: Sequence[Chosen],
     prompts: Prompts,
-    known: dict[tuple[str, str], float],
+    known: dict[tuple[str, str], Reading],
 ) -> list[float]:
     """How much what was said speaks for each tool's name.
 
@@ -110,8 +127,8 @@ async def _named(
     # First all of the one, then all of the other: the server keeps what it read last.
     for key in keys:
         if key not in known:
-            known[key] = await _likelihood(asking, lead, NO_CONTENT, key[1])
-    return [_share(await _likelihood(asking, lead, said, key[1]), known[key]) for key in keys]
+            known[key] = await _read(asking, lead, NO_CONTENT, key[1])
+    return [_share_of_name(await _read(asking, lead, said, key[1]), known[key]) for key in keys]
 
 
 async def _heard(
@@ -124,44 +141,70 @@ async def _heard(
         lead += _turn(f"{shot.name}: {shot.description}", shot.request)
     names = no_tool(prompts)
     none = next((f"{each.name}: {each.description}" for each in shots if each.name in names), NO_CONTENT)
-    without = await _likelihood(asking, lead, none, said)
-    return [_share(await _likelihood(asking, lead, ": ".join(_about(each)), said), without) for each in tools]
+    without = await _read(asking, lead, none, said, _MOST_HEARD_TOKENS)
+    found = []
+    for each in tools:
+        reading = await _read(asking, lead, ": ".join(_about(each)), said, _MOST_HEARD_TOKENS)
+        found.append(_share_of_words(reading, without))
+    return found
 
 
-def _share(likely: float, before: float) -> float:
-    return (likely - before) / -before if before else 0.0
+def _share_of_name(reading: Reading, before: Reading) -> float:
+    starts = {each.start for each in reading} & {each.start for each in before}
+    likely, without = ([each for each in read if each.start in starts] for read in (reading, before))
+    return _share(likely, without)
 
 
-async def _likelihood(asking: Asking, lead: Sequence[Message], asked: str, text: str) -> float:
-    """The logarithm of how likely the model finds a text as the next thing to say."""
+def _share_of_words(reading: Reading, before: Reading) -> float:
+    end = min(max((each.end for each in read), default=0) for read in (reading, before))
+    likely, without = ([each for each in read if each.end <= end] for read in (reading, before))
+    return _share(likely, without)
+
+
+def _share(reading: Reading, before: Reading) -> float:
+    likely, without = (sum(each.likely for each in read) for read in (reading, before))
+    return (likely - without) / -without if without else 0.0
+
+
+async def _read(
+    asking: Asking, lead: Sequence[Message], asked: str, text: str, most: int = _MOST_TOKENS
+) -> Reading:
+    """How likely the model finds a text as the next thing to say: the whole, or its first `most` tokens."""
     said = await asking.ask(
         [*lead, {"role": "user", "content": asked}],
         schema={"type": "string", "enum": [text]},
-        max_tokens=_MOST_TOKENS,
+        max_tokens=most,
         logprobs=True,
         top_logprobs=1,
     )
-    if _read(said.content) != text:  # the server does not hold to schemas, or cut it off
-        raise NoProbabilitiesError
+    content = said.content or ""
+    is_whole = _parsed(content) == text
+    if not is_whole and not (said.finish_reason in CUT_OFF and _begins(text, content)):
+        raise NoProbabilitiesError  # the server does not hold to schemas
     choices = get(said.raw, "choices") or [None]
-    end = len(json.dumps(text, ensure_ascii=False).encode()) - 1  # where the closing quote stands
-    total, written = 0.0, 0
+    end = len(content.encode()) - is_whole  # where the closing quote stands
+    reading, written = [], 0
     for token in get(get(choices[0], "logprobs"), "content") or ():
         piece, likely = get(token, "bytes") or (get(token, "token") or "").encode(), get(token, "logprob")
         if not isinstance(likely, (int, float)):
             raise NoProbabilitiesError
-        total += likely if 0 < written < end else 0.0
+        if 0 < written < end:
+            reading.append(Piece(written, written + len(piece), likely))
         written += len(piece)
-    if written <= end:
+    if written < end:
         raise NoProbabilitiesError
-    return total
+    return reading
 
 
-def _read(content: str | None) -> Any:
+def _parsed(content: str) -> Any:
     try:
-        return json.loads(content or "")
+        return json.loads(content)
     except ValueError:
         return None
+
+
+def _begins(text: str, content: str) -> bool:
+    return any(json.dumps(text, ensure_ascii=each).startswith(content) for each in (False, True))
 
 
 def _turn(asked: str, said: str) -> list[Message]:

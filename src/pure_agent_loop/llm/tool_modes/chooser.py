@@ -17,6 +17,7 @@ from pure_agent_loop.llm.tool_modes.ask import Asking
 from pure_agent_loop.llm.tool_modes.choose import (
     MOST_TOOLS,
     NoProbabilitiesError,
+    Reading,
     choose,
     has_result,
     is_question,
@@ -51,7 +52,7 @@ class Chooser:
         self._prompts = prompts
         self._gives_likelihoods: bool | None = None
         self._able: bool | None = None
-        self._likelihoods: dict[tuple[str, str], float] = {}
+        self._likelihoods: dict[tuple[str, str], Reading] = {}
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> bool:
         """True where a tool can be chosen by likelihood: something was asked, and the server tells."""
