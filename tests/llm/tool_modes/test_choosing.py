@@ -183,6 +183,14 @@ def test_a_name_is_no_likelier_for_being_cut_into_fewer_pieces(first, called):
     assert calls_of(Agent(llm=model, tools=[clock]).run("What time is it?")) == called
 
 
+@pytest.mark.parametrize(("named", "called"), [(-1.4, [("clock", {})]), (-1.6, [])])
+def test_whether_a_tool_is_called_its_name_says_twice(named, called):
+    model = Cutting({}, ["It is noon."])
+    model.cuts = {"N/A": 5, "What time is it?": 5, "answer": 20, "clock": 20}
+    model.hears = {"N/A": [-1.0], "What time is it?": [named], "answer": [-10.0], "clock": [-1.0]}
+    assert calls_of(Agent(llm=model, tools=[clock]).run("What time is it?")) == called
+
+
 @pytest.mark.parametrize(("heard", "called"), [(-1.0, [("clock", {})]), (-3.0, [])])
 def test_of_long_words_the_beginning_is_heard_as_far_as_both_readings_came(heard, called):
     model = Cutting({}, ["It is noon."])

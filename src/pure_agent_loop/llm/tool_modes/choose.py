@@ -12,9 +12,10 @@ same. But likelihoods tell what it understood, read in two directions:
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
-themselves. The two err on different questions; their sum decides. It is above zero where a tool explains
-more than its absence does, so there is no threshold. What names come to without content is asked once for a
-set of tools.
+themselves. The two err on different questions; their sum decides which tool. Whether it is called, the name
+says twice: nearly every tool makes words somewhat likelier than none does. Above zero a tool explains more
+than its absence does, so there is no threshold. What names come to without content is asked once for a set of
+tools.
 
 The model never writes any of these texts: the server is held to them, and says how likely they were. It takes
 the likeliest token that the text still allows, so the more a text surprises, the smaller it is cut, and each
@@ -96,7 +97,7 @@ async def choose(
         heard = [0.0] * len(best)
     sums = {each: named[each] + share for each, share in zip(best, heard, strict=True)}
     chosen = max(sums, key=sums.__getitem__)
-    return tools[chosen] if has_to_call or sums[chosen] > 0 else None
+    return tools[chosen] if has_to_call or named[chosen] + sums[chosen] > 0 else None
 
 
 class NoProbabilitiesError(Exception):
