@@ -147,6 +147,8 @@ class Session:
             name, words = first_word(blocks)
             goes_on: str | None = task
             await self.work.begin()
+            if self._is_stopped:
+                return "cancelled"
             if name and name in {each for each, _ in self.work.commands()}:
                 said, goes_on, is_task = await self.work.command(name, words)
                 if said:
