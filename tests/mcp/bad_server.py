@@ -25,6 +25,7 @@ CIRCULAR = {
     "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}},
 }
 LISTED = []  # once for each time
+QUESTION = {"message": "key?", "requestedSchema": {"type": "object", "properties": {}}}
 SLOW_PATTERN = {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}}
 WRONG_RULES = {
     "type": "object",
@@ -170,6 +171,22 @@ def call(ask):  # noqa: C901 - one branch for each kind
         return send({"id": number, "result": {"content": content}})
     if KIND == "fails":
         return send({"id": number, "result": {"content": [TEXT], "isError": True}})
+    if KIND == "asks_of_two":
+        LISTED.append(number)
+        if len(LISTED) < 2:
+            return None
+        send({"id": "q", "method": "elicitation/create", "params": QUESTION})
+        say("error", "of one of them")
+        said = {"type": "text", "text": sys.stdin.readline()}
+        return [send({"id": each, "result": {"content": [said]}}) for each in LISTED]
+    if KIND.startswith("broken_question"):
+        fields = {"a": {"type": "array", "items": [1]}} if KIND == "broken_question" else {}
+        about = {"mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"}
+        ask = {"message": "m", "requestedSchema": {"type": "object", "properties": fields}}
+        about = ask if fields else {"message": "m", **about}
+        send({"id": "q", "method": "elicitation/create", "params": about})
+        said = {"type": "text", "text": sys.stdin.readline()}
+        return send({"id": number, "result": {"content": [said]}})
     if KIND == "asks_back":
         send({"id": "q", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 9}})
         send(

@@ -67,6 +67,8 @@ KINDS = {
     "half_letters": (WORK, "a?b"),
     "closes_input": (WORK, "fine"),
     "our_own_ids": (WORK, "fine"),
+    "broken_question": (WORK, '"message":"It failed here."'),
+    "broken_question_url": (WORK, '"action":"decline"'),
     "pings": (WORK, "fine"),
 }
 SLOW = {"hangs_in_call": 0.5, "wrong_id": 0.5, "late_result": 0.5}
@@ -120,6 +122,25 @@ def test_a_server_asks_a_person_only_so_often_in_a_call(kind, tmp_path):
     _, _, seen = run([bad], [call(WORK), "done"], on_ask=lambda request: asked.append(request) is None)
     assert "fine" in seen[0]
     assert len(asked) == 60
+
+
+def test_of_two_runs_at_once_nobody_is_asked_what_the_other_may_be_meant_by(tmp_path):
+    asked = []
+
+    def agent():
+        script = ScriptedLLM([call(WORK), "done"], strict=False)
+        return Agent(llm=script, tools=[bad], on_ask=lambda request: asked.append(request) is None)
+
+    async def both():
+        async with bad:
+            return await asyncio.gather(agent().arun("go"), agent().arun("go"))
+
+    bad = server("asks_of_two", tmp_path)
+    for result in asyncio.run(both()):
+        seen = next(each["content"] for each in result.messages if each["role"] == "tool")
+        assert '"action":"cancel"' in seen
+        assert not [each for each in result.events if each.type is EventType.PROGRESS]
+    assert asked == []
 
 
 def test_a_server_that_died_is_started_again_with_the_next_call(tmp_path):
