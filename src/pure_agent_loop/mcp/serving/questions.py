@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,24 @@ def _wanted(context: Any, level: str) -> bool:
     return {least, level} <= set(levels) and levels.index(level) >= levels.index(least)
 
 
+class Turn:
+    """The turn of one call among those that change something. It is given up while a person is asked."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock, self._is_mine = lock, False
+
+    async def take(self) -> None:
+        """Wait for it."""
+        await self._lock.acquire()
+        self._is_mine = True
+
+    def leave(self) -> None:
+        """Let the next one have it."""
+        if self._is_mine:
+            self._is_mine = False
+            self._lock.release()
+
+
 class Asking:
     """Puts questions of a run to the client's user, and tells the client how far it is.
 
@@ -66,6 +85,7 @@ class Asking:
     def __init__(self, context: Any, name: str, answers: Any, *, tells: bool) -> None:
         self._context, self._name, self._answers, self._tells = context, name, answers or {}, tells
         self.is_stateless = True  # nothing is lost if the whole call is made again
+        self.turn: Turn | None = None
         self.wanted: dict[str, Any] = {}
         self._told = 0
 
@@ -97,9 +117,14 @@ class Asking:
             return Permission("deny", say("mcp_nobody"))
         is_open = current_call() is not None and request.args.keys() == {"question"}
         if not self._is_modern:
+            before = self.turn if current_call() is None else None  # nothing was begun
+            if before is not None:
+                before.leave()
             found = await self._context.session.elicit_form(
                 _question(request), _ANSWER if is_open else _ALLOW, self._context.request_id
             )
+            if before is not None:
+                await before.take()
             return _read(found)
         key = hashlib.sha256(_question(request).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         if key in self._answers:
