@@ -143,6 +143,19 @@ def test_the_server_has_it_too_for_who_may(served):
     assert "There is no tool 'harm'" in seen[OTHER][3]
 
 
+@pytest.mark.parametrize("content", [{"answer": "yes"}, {"allow": "true"}, {"allow": 1}, {}])
+def test_only_a_yes_to_what_was_asked_allows(place, content):
+    async def odd(_, __):
+        return mcp_types.ElicitResult(action="accept", content=content)
+
+    async def talk():
+        async with Client(pal_mcp(place), elicitation_callback=odd, mode="legacy") as client:
+            return await client.call_tool("write_file", {"path": "a.txt", "content": "hi"})
+
+    assert asyncio.run(talk()).is_error
+    assert not (place / "a.txt").exists()
+
+
 def test_who_does_not_answer_a_question_holds_up_nobody_else(served):
     async def talk(url):
         asked, answered = asyncio.Event(), asyncio.Event()

@@ -125,10 +125,10 @@ class Asking:
             )
             if before is not None:
                 await before.take()
-            return _read(found)
+            return _read(found, is_open=is_open)
         key = hashlib.sha256(_question(request).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         if key in self._answers:
-            return _read(self._answers[key])
+            return _read(self._answers[key], is_open=is_open)
         if self.is_stateless and not is_open:
             self.wanted[key] = _question(request)
         return Permission("deny", say("mcp_nobody"))
@@ -182,10 +182,12 @@ def _question(request: PermissionRequest) -> str:
     return f"May {request.tool} be called with {args}? {request.reason}".rstrip()
 
 
-def _read(found: Any) -> Permission:
+def _read(found: Any, *, is_open: bool) -> Permission:
+    """What was answered; only what was asked for counts."""
     content = getattr(found, "content", None) or {}
-    if getattr(found, "action", "") != "accept" or content.get("allow") is False:
+    if getattr(found, "action", "") != "accept":
         return Permission("deny")
-    if "answer" in content:
-        return Permission("allow", str(content["answer"]))
+    if is_open:
+        said = content.get("answer")
+        return Permission("allow", said) if isinstance(said, str) else Permission("deny")
     return Permission("allow" if content.get("allow") is True else "deny")
