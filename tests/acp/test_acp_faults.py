@@ -63,6 +63,16 @@ def test_a_cancel_that_comes_with_its_prompt_holds(editor, session, tmp_path, te
     assert editor.prompt(session, "hello") == "end_turn"
 
 
+def test_a_session_that_is_opened_twice_at_once_is_open_once(editor, session, tmp_path):
+    assert editor.prompt(session, "hello") == "end_turn"
+    editor("session/close", sessionId=session)
+    given = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+    numbers = [editor.send(method, given) for method in ("session/load", "session/resume")]
+    answers = [editor.answer(number) for number in numbers]
+    assert [each["error"]["code"] for each in answers if "error" in each] == [-32602]
+    assert editor.prompt(session, "hello") == "end_turn"
+
+
 def begin_and_cancel(editor, session, text, method, params):
     """A prompt and its cancel in one piece."""
     number = editor.number()
