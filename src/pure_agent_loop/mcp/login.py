@@ -107,7 +107,7 @@ async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) 
 
 
 class _Browser:
-    """What the browser brings back. Any page can open an address here: only the answer that was asked counts."""
+    """What the browser brings back. Any page can open an address here; only what was asked for counts."""
 
     def __init__(self) -> None:
         self.state: list[str] | None = []  # of the question, and so of its answer; of none so far
