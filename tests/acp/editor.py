@@ -93,9 +93,14 @@ class Editor:
         return self.answer(self.send(method, params))
 
     def send(self, method: str, params: Any) -> int:
+        number = self.number()
+        self.line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return number
+
+    def number(self) -> int:
+        """Of the next request."""
         self._number += 1
         self._answers[self._number] = queue.SimpleQueue()
-        self.line({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         return self._number
 
     def answer(self, number: int) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -44,6 +45,44 @@ def test_an_editor_that_cannot_write_is_a_failed_call(editor, session, tmp_path)
     assert not (tmp_path / "src/a.txt").exists()
 
 
+def test_an_error_of_any_form_is_no_success(editor, session, tmp_path):
+    editor.replies["fs/write_text_file"] = lambda _: {"error": "the disk is full"}
+    assert editor.prompt(session, "edit it") == "end_turn"
+    assert editor.call("edit_file")["status"] == "failed"
+    assert "the disk is full" in editor.text
+
+
+@pytest.mark.parametrize("text", ["write it", "/compact"])
+def test_a_cancel_that_comes_with_its_prompt_holds(editor, session, tmp_path, text):
+    number = begin_and_cancel(editor, session, text, "session/cancel", {"sessionId": session})
+    assert editor.answer(number)["result"] == {"stopReason": "cancelled"}
+    assert editor.text == ""
+    number = begin_and_cancel(editor, session, "write it", "$/cancel_request", None)
+    assert editor.answer(number)["error"]["code"] == -32800
+    assert not (tmp_path / "src").exists()
+    assert editor.prompt(session, "hello") == "end_turn"
+
+
+def test_a_session_that_is_opened_twice_at_once_is_open_once(editor, session, tmp_path):
+    assert editor.prompt(session, "hello") == "end_turn"
+    editor("session/close", sessionId=session)
+    given = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+    numbers = [editor.send(method, given) for method in ("session/load", "session/resume")]
+    answers = [editor.answer(number) for number in numbers]
+    assert [each["error"]["code"] for each in answers if "error" in each] == [-32602]
+    assert editor.prompt(session, "hello") == "end_turn"
+
+
+def begin_and_cancel(editor, session, text, method, params):
+    """A prompt and its cancel in one piece."""
+    number = editor.number()
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+    asked = {"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": prompt}
+    left = {"jsonrpc": "2.0", "method": method, "params": params or {"requestId": number}}
+    editor.line(b"\n".join(json.dumps(each).encode() for each in (asked, left)))
+    return number
+
+
 def test_a_file_that_nobody_gives_does_not_hold_up_a_cancel(editor, session):
     asked = []
     editor.replies["fs/read_text_file"] = asked.append
@@ -83,6 +122,7 @@ def test_a_terminal_that_cannot_be_had_is_a_failed_call(editor, session):
     ("answer", "ends"),
     [
         (fails, "end_turn"),
+        (lambda _: {"error": "no window", "result": {}}, "end_turn"),
         (lambda _: {"result": 7}, "cancelled"),
         (lambda _: {"result": None}, "cancelled"),
         (lambda _: {"result": {"outcome": {"outcome": "selected", "optionId": ["allow_once"]}}}, "cancelled"),

@@ -53,6 +53,8 @@ CASES = [
     ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "none"}, -32002),
     ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "../x"}, -32602),
     ("session/list", {"cursor": "x"}, -32602),
+    ("session/list", {"cursor": "9" * 5_000}, -32602),
+    ("session/list", {"cursor": str(2**70)}, -32602),
     ("session/prompt", {"sessionId": None, "prompt": []}, -32602),
     ("session/prompt", {"sessionId": "SESSION"}, -32602),
     ("session/prompt", {"sessionId": "SESSION", "prompt": "hello"}, -32602),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop import Agent, EventType
-from pure_agent_loop.mcp import MCPServer
+from pure_agent_loop.mcp import MCPServer, MCPServers
 from pure_agent_loop.testing import ScriptedLLM, call
 
 SCRIPT = Path(__file__).with_name("bad_server.py")
@@ -29,6 +29,7 @@ KINDS = {
     "deep_schema": ("", ""),
     "huge_schema": ("", ""),
     "same_names": (WORK, "fine"),
+    "same_marks": (f"mcp__bad__{'n' * 47}_00cb77", "fine"),
     "many_tools": (SEARCH, "query: field required"),
     "endless_pages": ("", ""),
     "same_page": (WORK, "fine"),
@@ -66,6 +67,8 @@ KINDS = {
     "half_letters": (WORK, "a?b"),
     "closes_input": (WORK, "fine"),
     "our_own_ids": (WORK, "fine"),
+    "broken_question": (WORK, '"message":"It failed here."'),
+    "broken_question_url": (WORK, '"action":"decline"'),
     "pings": (WORK, "fine"),
 }
 SLOW = {"hangs_in_call": 0.5, "wrong_id": 0.5, "late_result": 0.5}
@@ -79,7 +82,7 @@ def home(tmp_path, monkeypatch):
 
 def server(kind, tmp_path, **options):
     command = [sys.executable, "-I", "-S", str(SCRIPT), kind, str(tmp_path / "starts")]
-    return MCPServer(command, name="bad", **{"timeout": SLOW.get(kind), **options})
+    return MCPServer(command, **{"name": "bad", "timeout": SLOW.get(kind), **options})
 
 
 def tools_in(request):
@@ -119,6 +122,25 @@ def test_a_server_asks_a_person_only_so_often_in_a_call(kind, tmp_path):
     _, _, seen = run([bad], [call(WORK), "done"], on_ask=lambda request: asked.append(request) is None)
     assert "fine" in seen[0]
     assert len(asked) == 60
+
+
+def test_of_two_runs_at_once_nobody_is_asked_what_the_other_may_be_meant_by(tmp_path):
+    asked = []
+
+    def agent():
+        script = ScriptedLLM([call(WORK), "done"], strict=False)
+        return Agent(llm=script, tools=[bad], on_ask=lambda request: asked.append(request) is None)
+
+    async def both():
+        async with bad:
+            return await asyncio.gather(agent().arun("go"), agent().arun("go"))
+
+    bad = server("asks_of_two", tmp_path)
+    for result in asyncio.run(both()):
+        seen = next(each["content"] for each in result.messages if each["role"] == "tool")
+        assert '"action":"cancel"' in seen
+        assert not [each for each in result.events if each.type is EventType.PROGRESS]
+    assert asked == []
 
 
 def test_a_server_that_died_is_started_again_with_the_next_call(tmp_path):
@@ -169,6 +191,35 @@ def test_a_tool_that_says_something_else_is_asked_about_again(tmp_path):
     assert len(asked) == 2
     free = server("changed", tmp_path, pinned=False)
     assert set(tools_in(run([free], ["done"])[1].requests[0])) == {WORK}
+
+
+def test_a_name_that_says_it_has_changed_is_no_obstacle(tmp_path):
+    bad = server("changed_names", tmp_path)
+    run([bad], ["done"])
+    result, llm, _ = run([bad], ["done"])
+    assert result.stop_reason == "completed"
+    changed, other = tools_in(llm.requests[0])
+    assert changed == f"{WORK}__changed"
+    assert other.startswith(f"{changed}_")
+
+
+def test_what_a_person_was_shown_is_agreed_to_and_nothing_newer(tmp_path):
+    async def told():
+        async with server("gets_worse", tmp_path) as bad:
+            await bad.look()
+            await bad.look()
+            shown = [each.description for each in bad.news]
+            await bad.agree()
+            await bad.look()
+            return shown + [each.description for each in bad.news]
+
+    assert [each.rpartition(" ")[2] for each in asyncio.run(told())] == ["shown", "worse"]
+
+
+def test_two_servers_with_one_prefix_are_no_end_of_a_run(tmp_path):
+    both = [server("plain", tmp_path, prefix="x_", name=each) for each in ("bad", "worse")]
+    result, llm, _ = run([MCPServers(both)], ["done"])
+    assert (result.stop_reason, list(tools_in(llm.requests[0]))) == ("completed", ["x_work"])
 
 
 def test_a_server_gets_only_what_it_needs_of_the_environment(tmp_path, monkeypatch):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import stat
 import threading
 import urllib.request
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import jwt
 import keyring
 import pytest
@@ -175,6 +177,27 @@ def test_a_login_is_kept_used_renewed_and_forgotten(place, tmp_path):
     assert mode == 0o600
     assert not Path(file).exists()
     assert place.grants == ["authorization_code"] * 2
+
+
+def test_only_the_answer_to_our_question_is_a_login(place):
+    held, told = [], []
+
+    def others_first(line):
+        asked = parse_qs(urlsplit(line.partition(": ")[2]).query)
+        port = urlsplit(asked["redirect_uri"][0]).port
+        held.append(socket.create_connection(("127.0.0.1", port)))  # as browsers do, and never use it
+        for words in ("code=theirs&state=theirs", "error=no", "code=theirs"):
+            with httpx2.Client() as page:
+                told.append(page.get(f"http://127.0.0.1:{port}/callback?{words}").status_code)
+        browse(line)
+
+    async def work(server):
+        await log_in(server.settings, lambda line: threading.Thread(target=others_first, args=[line]).start())
+        held[0].close()
+        return await used(server)
+
+    assert "opened" in place.during(work)
+    assert told == [404] * 3
 
 
 def test_a_login_that_was_refused_or_has_run_out_is_a_sentence(place, tmp_path):

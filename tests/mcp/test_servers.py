@@ -218,6 +218,8 @@ def listens(port):
         ({"url": "http://a", "env": {"A": "b"}}, "env is for servers that are started"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers is for servers that are reached"),
         ({"command": ["x"], "name": "a b"}, "a name has at most 32"),
+        ({"command": ["x"], "name": "a__b"}, "single '_' between them"),
+        ({"command": ["x"], "name": "a_"}, "single '_' between them"),
         ({"command": ["x"], "timeout": 0}, "seconds above 0"),
         ({"url": "http://a", "transport": "tcp"}, "transport='tcp'"),
         ({"command": ["x"], "log_level": "loud"}, "log_level='loud' must be one of debug, info"),

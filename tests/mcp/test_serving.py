@@ -18,6 +18,7 @@ from tests.mcp.my_agents import harm, helper, look
 from tests.serving import serving_app
 
 from mcp import Client
+from pure_agent_loop import PermissionRules
 from pure_agent_loop.mcp import MCPServer
 from pure_agent_loop.server import Person, create_app
 
@@ -140,6 +141,64 @@ def test_the_server_has_it_too_for_who_may(served):
     assert seen[OTHER][2] == 0
     assert "Nobody can be asked here" in seen[TOKEN][3]
     assert "There is no tool 'harm'" in seen[OTHER][3]
+
+
+@pytest.mark.parametrize("content", [{"answer": "yes"}, {"allow": "true"}, {"allow": 1}, {}])
+def test_only_a_yes_to_what_was_asked_allows(place, content):
+    async def odd(_, __):
+        return mcp_types.ElicitResult(action="accept", content=content)
+
+    async def talk():
+        async with Client(pal_mcp(place), elicitation_callback=odd, mode="legacy") as client:
+            return await client.call_tool("write_file", {"path": "a.txt", "content": "hi"})
+
+    assert asyncio.run(talk()).is_error
+    assert not (place / "a.txt").exists()
+
+
+def test_who_does_not_answer_a_question_holds_up_nobody_else(served):
+    async def talk(url):
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def slow(_, __):
+            asked.set()
+            await answered.wait()
+            return mcp_types.ElicitResult(action="accept", content={"allow": True})
+
+        async with http(TOKEN) as one, http(TOKEN) as two:
+            first = streamable_http_client(url, http_client=one)
+            second = streamable_http_client(url, http_client=two)
+            async with (
+                Client(first, elicitation_callback=slow, mode="legacy") as thinking,
+                Client(second, mode="legacy") as other,
+            ):
+                waiting = asyncio.ensure_future(thinking.call_tool("harm", {}))
+                await asked.wait()
+                denied = await asyncio.wait_for(other.call_tool("harm", {}), 20)
+                answered.set()
+                return text_of(denied), text_of(await waiting)
+
+    denied, done = served(talk)
+    assert "Nobody can be asked here" in denied
+    assert done == "harmed"
+
+
+def test_a_call_needs_of_its_agent_what_concerns_it(place):
+    rules = PermissionRules(allow=["harm"], deny=["look"])
+    agent = helper.clone(permission_rules=rules, system_prompt=lambda: 1 / 0)  # no model reads that
+
+    async def talk():
+        app = create_app(agent, token=TOKEN, folder=place / "server")
+        async with (
+            serving_app(app) as url,
+            http(TOKEN) as own,
+            Client(streamable_http_client(f"{url}/mcp", http_client=own)) as client,
+        ):
+            return [text_of(await client.call_tool(each, {})) for each in ("harm", "look")]
+
+    harmed, looked = asyncio.run(talk())
+    assert harmed == "harmed"
+    assert "PermissionDenied" in looked
 
 
 def test_who_operates_sees_how_the_servers_of_its_agents_stand(served):

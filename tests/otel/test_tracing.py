@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel.traced_program import agents
 
-from pure_agent_loop import Agent, CancelToken, Handoff, LLMError, otel
+from pure_agent_loop import Agent, CancelToken, Handoff, Hooks, LLMError, otel
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.mcp import MCPServer
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
@@ -226,6 +227,45 @@ def test_on_request_it_is_sent_without_secrets(spans, model):
     assert roles == ["user", "assistant", "tool"]
     assert json.loads(last["gen_ai.output.messages"])[0]["parts"][0]["content"].startswith("It said")
     assert "sk-proj-abc" not in "".join(each.to_json() for each in spans())
+
+
+def test_what_a_hook_keeps_back_is_not_sent_either(spans, model):
+    spans.instrument(content=True)
+    hooks = Hooks(after_tool=[lambda name, args, result, context: "nothing to see"])
+    agents(model)[0].clone(hooks=hooks).run("look around")
+    assert spans("execute_tool look")
+    assert "is quiet" not in "".join(each.to_json() for each in spans())
+
+
+class Broken(SpanProcessor):
+    """Fails where it is asked to."""
+
+    where = ""
+
+    def on_start(self, span, parent_context=None):
+        if self.where == "start":
+            raise RuntimeError(self.where)
+
+    def on_end(self, span):
+        if self.where == "end":
+            raise RuntimeError(self.where)
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+def test_a_trace_that_cannot_be_kept_is_no_end_of_a_run(spans, model, caplog, where):
+    trace.get_tracer_provider().add_span_processor(broken := Broken())
+    broken.where = where
+    found = agents(model)[0].run("look around")
+    broken.where = ""
+    assert found.stop_reason == "completed"
+    assert f"Something of a trace is lost: RuntimeError: {where}" in caplog.text
+
+
+def test_half_of_a_letter_loses_no_span(spans, model):
+    spans.instrument(content=True)
+    agents(model)[0].clone(name="half \ud800").run("look around")
+    (whole,) = spans("invoke_agent half \ufffd")
+    assert whole.attributes["gen_ai.agent.name"] == "half \ufffd"
 
 
 def test_what_fails_says_how(spans, model):

@@ -249,6 +249,21 @@ class TestStreams:
         ]
 
 
+@pytest.mark.parametrize("depth", [3, 101, 400])
+def test_a_secret_lies_nowhere_too_deep(depth):
+    value = {"key": "s3cret-value"}
+    for _ in range(depth):
+        value = {"in": value}
+    assert "s3cret-value" not in str(Redactor(["s3cret-value"], env={}).redact_value(value))
+
+
+def test_an_error_shows_it_nowhere():
+    error = OSError(2, "no s3cret-value", "/home/s3cret-value")
+    error.__notes__ = ["while s3cret-value was read"]
+    Redactor(["s3cret-value"], env={}).clean_error(error)
+    assert "s3cret-value" not in f"{error} {error!r} {error.__notes__}"
+
+
 def test_addresses_as_they_are_shown():
     assert shown_url("http://u:p@h:1/v1?api_key=x&a=b#c") == "http://h:1/v1?api_key=...&a=b#c"
     assert shown_url("no address") == "no address"

@@ -54,6 +54,27 @@ def gives(value, name="look"):
     return look
 
 
+class Text(str):
+    """As those of template engines and parsers are: what is put to it, or asked of it, comes out changed."""
+
+    __slots__ = ()
+
+    def __add__(self, other):
+        return Text(f"{self}&lt;")
+
+    def __radd__(self, other):
+        return Text(f"&gt;{self}")
+
+    def __len__(self):
+        return 0
+
+    def __str__(self):
+        raise RuntimeError("ask for it in another way")
+
+    def isascii(self):
+        return True
+
+
 def run_with(value, **settings):
     """A run with one call, and the second request."""
     with ScriptedLLM([call("look"), "Seen."]) as llm:
@@ -61,6 +82,15 @@ def run_with(value, **settings):
     assert check_history(result.messages) == []
     check_events(result.events)
     return result, llm.requests[1].messages
+
+
+def test_a_text_of_a_class_of_its_own_is_a_text(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "s3cret-of-mine")
+    with ScriptedLLM([call("look"), "Seen."]) as llm:
+        result = Agent(llm=llm, tools=[gives(Text("it is s3cret-of-mine \ud800"))]).run("Look.")
+    assert result.stop_reason == "completed"
+    (found,) = [each["content"] for each in result.messages if each["role"] == "tool"]
+    assert (type(found), found) == (str, "it is [secret:MY_TOKEN removed] \ufffd")
 
 
 def texts_of(value, **settings):

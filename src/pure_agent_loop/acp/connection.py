@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
@@ -17,6 +18,7 @@ from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
 PAGE = 50  # sessions in one answer
+_CURSOR = re.compile("[0-9]{1,9}")
 
 
 class Connection:
@@ -124,6 +126,9 @@ class Connection:
             raise RpcError(NOT_FOUND, safe_str(error)) from error
         except ConfigError as error:
             raise wrong(safe_str(error)) from error
+        if session.id in self._sessions:  # by another request meanwhile
+            await session.work.close()
+            raise wrong(f"The session {session.id} is open already.")
         self._sessions[session.id] = session
         return session
 
@@ -135,7 +140,7 @@ class Connection:
 
     async def _list(self, params: Mapping[str, Any]) -> Reply:
         cursor = params.get("cursor")
-        start = 0 if cursor is None else int(cursor) if str(cursor).isdecimal() else -1
+        start = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(str(cursor)) else -1
         if start < 0:
             raise wrong("cursor must be one that session/list has given.")
         place = None if params.get("cwd") is None else folder(params, "cwd")

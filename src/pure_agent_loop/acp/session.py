@@ -147,7 +147,8 @@ class Session:
             name, words = first_word(blocks)
             goes_on: str | None = task
             await self.work.begin()
-            if name and name in {each for each, _ in self.work.commands()}:
+            is_command = name and name in {each for each, _ in self.work.commands()}
+            if is_command and not self._is_stopped:
                 said, goes_on, is_task = await self.work.command(name, words)
                 if said:
                     await self.tell(chunk("agent_message_chunk", said, f"command-{secrets.token_hex(4)}"))

@@ -180,9 +180,8 @@ class Peer:
         is_request = "id" in message
         if not isinstance(params, (dict, type(None))):
             return self._refuse(number, INVALID_PARAMS, "params must be an object.") if is_request else None
-        if not is_request:
-            with suppress(RpcError):
-                self._notified.get(method, _nothing)(params or {})
+        if not is_request:  # a request that came just before begins first, else a cancel would miss it
+            self._loop.call_soon(self._told, method, params or {})
         elif number in self._serving:
             self._refuse(number, INVALID_REQUEST, f"The request {number!r} has no answer yet.")
         elif method not in self._methods:
@@ -194,6 +193,10 @@ class Peer:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return None
+
+    def _told(self, method: str, params: Mapping[str, Any]) -> None:
+        with suppress(RpcError):
+            self._notified.get(method, _nothing)(params)
 
     async def _serve(self, number: str | int | None, method: Method, params: Mapping[str, Any]) -> None:
         reply: Reply | None = None
@@ -211,7 +214,8 @@ class Peer:
         finally:
             del self._serving[number]
         if reply is not None and reply.after is not None:
-            await reply.after()
+            with suppress(Exception):  # it was answered, so there is nobody to tell
+                await reply.after()
 
     def _refuse(self, number: str | int | None, code: int, why: str) -> None:
         self._put({"id": number, "error": {"code": code, "message": why}})
@@ -221,9 +225,10 @@ class Peer:
         if future is None or future.done():  # nobody asked, or nobody waits any more
             return
         error = message.get("error")
-        if isinstance(error, dict):
-            code = error.get("code")
-            words = str(error.get("message") or "the editor says no more")
+        if error is not None:
+            about = error if isinstance(error, dict) else {"message": error}
+            code = about.get("code")
+            words = str(about.get("message") or "the editor says no more")
             future.set_exception(RpcError(code if isinstance(code, int) else INTERNAL, words))
         else:
             future.set_result(message.get("result"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import RunContext
 
 MOST_WORDS = 1_000  # characters of a question
@@ -77,13 +78,27 @@ class Asking:
             found["list_roots_callback"] = self.roots
         if self._sampling is not None:
             found["sampling_callback"] = self.sample
-        return found
+        return {name: partial(self._in_private, each) for name, each in found.items()}
+
+    async def _in_private(self, callback: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+        """Answer; the server reads of no failure what it was: that may name what is ours."""
+        from mcp_types import INTERNAL_ERROR, ErrorData
+
+        try:
+            return await callback(*given)
+        except Exception as error:  # noqa: BLE001 - what a server asks, or a model, may fail in any way
+            self.log("error", "", f"{type(error).__name__}: {safe_str(error)}")
+            return ErrorData(code=INTERNAL_ERROR, message="It failed here.")
+
+    @property
+    def _call(self) -> _Call | None:
+        """The call that the server asks about; None where it may be that of one run or of another one."""
+        return self._calls[-1] if len({id(each.run.run) for each in self._calls}) == 1 else None
 
     def log(self, level: str, logger: str, text: str) -> None:
         """The server says something: the run whose call it is at work on tells it, up to so many times."""
-        if not self._calls:
+        if (call := self._call) is None:
             return
-        call = self._calls[-1]
         if (number := next(call.logs)) > MOST_LOGS:
             return
         shown = f"[{level}] {logger}: {text}" if logger else f"[{level}] {text}"
@@ -104,14 +119,15 @@ class Asking:
         """Ask a person for what the server wants to know."""
         from mcp_types import ElicitResult
 
-        if not self._calls:
+        if (call := self._call) is None:
             return ElicitResult(action="cancel")
-        call = self._calls[-1]
         text = say("mcp_asks", server=self._settings.name, text=_short(params.message))
         async with self._one_at_a_time:
             try:
                 if params.mode == "url":
                     url = one_line(params.url, MOST_WORDS)
+                    if not url.lower().startswith(("https://", "http://")):
+                        return ElicitResult(action="decline")
                     said = await call.ask(say("mcp_asks_url", text=text, url=url))
                     return ElicitResult(action="decline" if _is_no(said) else "accept")
                 content = await one_by_one(call, text, params.requested_schema)
@@ -136,11 +152,11 @@ class Asking:
             messages.insert(0, {"role": "system", "content": params.system_prompt})
         shown = json.dumps([each["content"] for each in messages], ensure_ascii=False)
         question = say("mcp_asks_model", server=self._settings.name, text=_short(shown))
-        if not self._calls or self._sampling is None or len(shown) > MOST_WORDS:
+        if (call := self._call) is None or self._sampling is None or len(shown) > MOST_WORDS:
             return refused  # nobody could see all of it
         try:
             async with self._one_at_a_time:
-                if not _is_yes(await self._calls[-1].ask(question)):
+                if not _is_yes(await call.ask(question)):
                     return refused
         except ToolExecutionError:
             return refused

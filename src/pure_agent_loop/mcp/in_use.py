@@ -31,7 +31,7 @@ class InUse:
         self.asking = asking
         self.tools: Tools | None = None
         self.is_stale = False
-        self.news: dict[str, Tool] = {}
+        self.news: dict[str, tuple[Tool, str]] = {}  # with the digest of what it says
         self.prompts: Prompts = ()
         self.has_prompts = False
         self.listing = asyncio.Lock()

@@ -74,18 +74,17 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
 @contextlib.asynccontextmanager
 async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) -> AsyncIterator[Any]:
     """Puts a login into requests, and lets a person log in when one is wanted; see `log_in`."""
-    codes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    browser = _Browser()
     wanted = 0 if settings.oauth is None else settings.oauth.redirect_port
     try:
-        listener = await asyncio.start_server(
-            lambda reader, writer: _answer(reader, writer, codes), "127.0.0.1", wanted
-        )
+        listener = await asyncio.start_server(browser.answer, "127.0.0.1", wanted)
     except OSError as error:
         why = f"redirect_port={wanted}: {error.strerror}"
         raise ServerError(say("mcp_login_failed", error=why)) from error
     here = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
 
     async def redirect(address: str) -> None:
+        browser.state = parse_qs(urlsplit(address).query).get("state")
         tell(f"log in here: {address}")
         if not os.environ.get(NO_BROWSER):
             with contextlib.suppress(webbrowser.Error):
@@ -94,31 +93,50 @@ async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) 
     async def callback() -> Any:
         from mcp.client.auth import AuthorizationCodeResult
 
-        found = await asyncio.wait_for(codes.get(), LOGIN_SECONDS)
+        found = await asyncio.wait_for(browser.codes.get(), LOGIN_SECONDS)
         if "code" not in found:
             why = found.get("error_description") or found.get("error") or "?"
             raise ServerError(say("mcp_login_failed", error=one_line(why)))
         return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
     async with listener:
-        yield await _provider(settings, Kept(settings), here, redirect, callback)
+        try:
+            yield await _provider(settings, Kept(settings), here, redirect, callback)
+        finally:
+            browser.leave()
 
 
-async def _answer(reader: Any, writer: Any, codes: asyncio.Queue[dict[str, str]]) -> None:
-    """Take what the browser brings back."""
-    with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError):
-        line = (await reader.readline()).decode("latin-1")
-        parts = urlsplit(line.split(" ")[1] if " " in line else "")
-        is_ours = line.startswith("GET ") and parts.path == "/callback"
-        status, body = ("200 OK", _DONE) if is_ours else ("404 Not Found", "")
-        writer.write(
-            f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-            f"Connection: close\r\n\r\n{body}".encode()
-        )
-        await writer.drain()
-        if is_ours:
-            codes.put_nowait({name: values[0] for name, values in parse_qs(parts.query).items()})
-    writer.close()
+class _Browser:
+    """What the browser brings back. Any page can open an address here; only what was asked for counts."""
+
+    def __init__(self) -> None:
+        self.state: list[str] | None = []  # of the question, and so of its answer; of none so far
+        self.codes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._open: set[Any] = set()
+
+    async def answer(self, reader: Any, writer: Any) -> None:
+        """Read a request."""
+        self._open.add(writer)
+        with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError):
+            line = (await reader.readline()).decode("latin-1")
+            parts = urlsplit(line.split(" ")[1] if " " in line else "")
+            found = parse_qs(parts.query)
+            is_ours = (
+                line.startswith("GET ") and parts.path == "/callback" and found.get("state") == self.state
+            )
+            status, body = ("200 OK", _DONE) if is_ours else ("404 Not Found", "")
+            about = f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
+            writer.write(f"HTTP/1.1 {status}\r\n{about}\r\nConnection: close\r\n\r\n{body}".encode())
+            await writer.drain()
+            if is_ours:
+                self.codes.put_nowait({name: values[0] for name, values in found.items()})
+        self._open.discard(writer)
+        writer.close()
+
+    def leave(self) -> None:
+        """Close what browsers hold open and do not use; from Python 3.12 on the listener waits for it."""
+        for each in self._open:
+            each.close()
 
 
 async def _provider(

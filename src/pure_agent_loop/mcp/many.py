@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.mcp.in_use import tell_person
 from pure_agent_loop.mcp.server import MCPServer
 from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
 from pure_agent_loop.support.terminal import one_line
@@ -34,7 +35,7 @@ class MCPServers:
             raise ConfigError(f"Two MCP servers have the name {min(twice)!r}. Give one another name=.")
         self._shown = Shown(self.every, most, "search_mcp_tools", f"MCP: {', '.join(names)}.")
         self._last: list[Sequence[Tool]] = []
-        self._tools: list[Tool] = []
+        self._tools: Sequence[Tool] = []
 
     async def __aenter__(self) -> Self:
         for each in self.servers:  # to enter one only counts: it is started when it is needed
@@ -48,7 +49,7 @@ class MCPServers:
         """All their tools; the servers are started side by side."""
         found = list(await asyncio.gather(*(each.every(context) for each in self.servers)))
         if len(found) != len(self._last) or any(a is not b for a, b in zip(found, self._last, strict=True)):
-            self._last, self._tools = found, [tool for tools in found for tool in tools]
+            self._last, self._tools = found, _by_name(tool for tools in found for tool in tools)
         return self._tools
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
@@ -79,6 +80,15 @@ class MCPServers:
     def get(self, name: str) -> MCPServer | None:
         """The server of that name."""
         return next((each for each in self.servers if each.name == name), None)
+
+
+def _by_name(tools: Iterable[Tool]) -> Sequence[Tool]:
+    """Each name once: a server whose prefix is that of another one may not take its place."""
+    found: dict[str, Tool] = {}
+    for each in tools:
+        if found.setdefault(each.name, each) is not each:
+            tell_person(f"The tool {each.name} is left out: another MCP server has one of that name.")
+    return [*found.values()]
 
 
 def servers_in(toolsets: Iterable[object]) -> Sequence[MCPServer]:

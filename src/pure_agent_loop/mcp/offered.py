@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ def as_ours(tool: Any, settings: ServerSettings, call: Call, taken: set[str]) ->
     )
 
 
-def changed_tool(tool: Tool, settings: ServerSettings, agree: Callable[[], Awaitable[None]]) -> Tool:
+def changed_tool(
+    tool: Tool, settings: ServerSettings, agree: Callable[[], Awaitable[None]], taken: set[str]
+) -> Tool:
     """What stands in the place of a tool that says something else than was agreed to.
 
     Its words are for a person, not for the model, and its name is another one: what was allowed of the old
@@ -95,7 +98,7 @@ def changed_tool(tool: Tool, settings: ServerSettings, agree: Callable[[], Await
 
     return Tool(
         ask,
-        name=f"{tool.name[: MOST_NAME - 9]}__changed",
+        name=own_name("", f"{tool.name[: MOST_NAME - 9]}__changed", taken),
         description=say("mcp_changed", server=settings.name),
         parameters={"type": "object", "properties": {}},
         judge=judge,
@@ -104,12 +107,14 @@ def changed_tool(tool: Tool, settings: ServerSettings, agree: Callable[[], Await
 
 def own_name(prefix: str, name: str, taken: set[str]) -> str:
     """A name that every model server takes, and no other tool has."""
-    plain = prefix + _UNUSUAL.sub("_", name)
+    found = plain = prefix + _UNUSUAL.sub("_", name)
+    marks = accumulate(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest())
     if plain != prefix + name or len(plain) > MOST_NAME or plain in taken or not name:
-        mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-        plain = f"{plain[: MOST_NAME - 7]}_{mark}"
-    taken.add(plain)
-    return plain
+        # Six digits, and more if a server has chosen its names so that these are the same.
+        long_enough = (f"{plain[: MOST_NAME - 1 - len(mark)]}_{mark}" for mark in marks if len(mark) >= 6)
+        found = next(each for each in long_enough if each not in taken)
+    taken.add(found)
+    return found
 
 
 def described(server: str, text: str) -> str:

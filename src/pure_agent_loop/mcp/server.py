@@ -148,8 +148,8 @@ class MCPServer:
         self._sampling, self._auth = sampling, auth
         self._used: dict[asyncio.AbstractEventLoop, InUse] = {}
         self._last_error = ""
-        search = own_name(settings.tool_prefix, "search_tools", set())
-        self._shown = Shown(self.every, MOST_SHOWN, search, f"MCP: {settings.name}.")
+        self._search = own_name(settings.tool_prefix, "search_tools", set())
+        self._shown = Shown(self.every, MOST_SHOWN, self._search, f"MCP: {settings.name}.")
 
     def __repr__(self) -> str:
         return f"MCPServer({self.settings.name!r}, {self.settings.shown!r})"
@@ -244,8 +244,9 @@ class MCPServer:
     async def _fetched(self, used: InUse) -> Tools:
         found = await used.connection.ask(partial(all_pages, "tools", MOST_TOOLS))
         raw = {each.name: each for each in found if is_wanted(self.settings, each.name)}
-        changed = await self._changed({name: digest_of(each) for name, each in raw.items()})
-        taken: set[str] = set()
+        digests = {name: digest_of(each) for name, each in raw.items()}
+        changed = await self._changed(digests)
+        taken = {self._search} if len(raw) > MOST_SHOWN // 2 else set[str]()
         tools: Tools = []
         used.news.clear()
         for name, each in raw.items():
@@ -253,8 +254,9 @@ class MCPServer:
             if isinstance(ours, str):
                 tell_person(f"{self.name}: the tool {one_line(name)} is left out: {ours}")
             elif name in changed:
-                used.news[name] = ours
-                tools.append(changed_tool(ours, self.settings, partial(self._agree, {name: digest_of(each)})))
+                used.news[name] = ours, digests[name]
+                agree = partial(self._agree, {name: digests[name]})
+                tools.append(changed_tool(ours, self.settings, agree, taken))
             else:
                 tools.append(ours)
         client = await used.connection.client()
@@ -288,12 +290,11 @@ class MCPServer:
     @property
     def news(self) -> Sequence[Tool]:
         """The tools that say something else than was agreed to, with what they say now."""
-        return [*self._in_use.news.values()]
+        return [tool for tool, _ in self._in_use.news.values()]
 
     async def agree(self) -> None:
-        """Agree to what all its tools say now; who calls it has shown that to a person."""
-        found = await self._ask(partial(all_pages, "tools", MOST_TOOLS))
-        await self._agree({each.name: digest_of(each) for each in found if each.name in self._in_use.news})
+        """Agree to what stands in `news`, as it was told; who calls it has shown that to a person."""
+        await self._agree({name: digest for name, (_, digest) in self._in_use.news.items()})
 
     def _connect_tool(self, why: str) -> Tool:
         async def connect() -> str:

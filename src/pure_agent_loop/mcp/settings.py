@@ -20,7 +20,8 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 GRANTS = ("browser", "client_credentials")
 CLIENT_AUTHS = ("basic", "post")
 MOST_BYTES = 50_000_000  # of one message of a server
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+# No `__` and no `_` at its end: what a tool is called says which server's it is, and no other's.
+_NAME = re.compile(r"(?!.*__)[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9-])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class ServerSettings:
             raise ConfigError(f"{shown}: {wrong}.")
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{shown}: a name has at most 32 letters, digits, '-' and '_', as tools are named after it."
+                f"{shown}: a name has at most 32 letters, digits, '-' and single '_' between them, as tools "
+                "are named after it."
             )
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
@@ -171,4 +173,4 @@ def default_name(command: Sequence[str], url: str) -> str:
     found = (
         (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
     )
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", found).strip("-_")[:32] or "server"
+    return re.sub(r"[^A-Za-z0-9_-]+|__+", "-", found).strip("-_")[:32].rstrip("-_") or "server"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from opentelemetry import context, metrics, trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from pure_agent_loop._version import __version__
@@ -29,8 +30,10 @@ from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.otel import names
 from pure_agent_loop.support.secrets.redaction import Redactor
+from pure_agent_loop.support.text import clean_text, safe_str, to_jsonable
 from pure_agent_loop.tool import ToolOutcome
 
+LOG = logging.getLogger("pure_agent_loop.otel")
 T = TypeVar("T")
 Drive = Callable[[QueryState, Kit], Awaitable[None]]
 _CONTEXT = TraceContextTextMapPropagator()
@@ -107,14 +110,12 @@ class _Run:
         self._first = 0.0  # seconds until something came of the last one
         client: Any = getattr(kit.client, "inner", kit.client)
         model = kit.options.get("model") or getattr(kit.client, "model", "")
-        place = urlsplit(str(getattr(client, "base_url", "") or ""))
-        host = place.hostname or ""
+        host, port = _tried(_place_of, client) or ("", 0)
         found = (provider for part, provider in names.PROVIDERS.items() if part in host)
         self._model: dict[str, Any] = {names.PROVIDER: next(found, names.OPENAI)}
         self._model |= {names.REQUEST_MODEL: str(model)} if model else {}
         self._model |= {names.CONVERSATION: state.session_id} if state.session_id else {}
         if host:
-            port = place.port or (443 if place.scheme == "https" else 80)
             self._model |= {names.ADDRESS: host, names.PORT: port}
 
     def __getattr__(self, name: str) -> Any:
@@ -136,9 +137,9 @@ class _Run:
     ) -> Any:
         """A span around what one coroutine awaits, and never around a `yield` of an async generator."""
         attributes = {names.OPERATION: operation, **about}
-        span = self._tracing.tracer.start_span(
-            f"{operation} {what}".strip(), parent, _KINDS.get(operation, SpanKind.INTERNAL), attributes
-        )
+        start, kind = self._tracing.tracer.start_span, _KINDS.get(operation, SpanKind.INTERNAL)
+        span = _tried(start, clean_text(f"{operation} {what}".strip()), parent, kind, _clean(attributes))
+        span = INVALID_SPAN if span is None else span
         token, begun = context.attach(trace.set_span_in_context(span, parent)), time.monotonic()
         end: dict[str, Any] = {}
         try:
@@ -152,9 +153,9 @@ class _Run:
             raise
         finally:
             context.detach(token)
-            span.set_attributes(end)
-            span.end()
-            self._measure(operation, attributes, end, time.monotonic() - begun)
+            span.set_attributes(_clean(end))
+            _tried(span.end)
+            _tried(self._measure, operation, _clean(attributes), end, time.monotonic() - begun)
 
     def fail(self, span: Span, end: dict[str, Any], error: object) -> None:
         """It has failed. What the error says may hold what was said, so only its kind is sent."""
@@ -211,7 +212,7 @@ class _Run:
         model = self._model.get(names.REQUEST_MODEL, "")
         with self.span(names.CHAT, model, {**self._model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
-                span.set_attributes(self._said())
+                span.set_attributes(_tried(self._said) or {})
             self._asked, self._first = time.monotonic(), 0.0
             found = await run()
             end.update({names.FIRST_CHUNK: self._first} if self._first else {})
@@ -232,7 +233,8 @@ class _Run:
             if isinstance(found, ToolOutcome):
                 if found.is_error:
                     self.fail(span, end, "tool_error")
-                if self._tracing.content:
+                # Hooks that look at results may keep something back, and have not seen this one.
+                if self._tracing.content and not self._kit.hooks.after_tool:
                     end[names.RESULT] = self._redactor.redact(found.text)
             return found
 
@@ -246,7 +248,26 @@ class _Run:
         }
 
     def _json(self, value: Any) -> str:
-        return self._redactor.redact(json.dumps(value, ensure_ascii=False, default=str))
+        return self._redactor.redact(json.dumps(to_jsonable(value), ensure_ascii=False))
+
+
+def _tried(do: Callable[..., T], *given: Any) -> T | None:
+    """What comes of it; None if it fails: a run does not end because nobody can hear of it."""
+    try:
+        return do(*given)
+    except Exception as error:  # noqa: BLE001 - processors, exporters and views are of others
+        LOG.warning("Something of a trace is lost: %s: %s", type(error).__name__, safe_str(error))
+        return None
+
+
+def _place_of(client: Any) -> tuple[str, int]:
+    place = urlsplit(str(getattr(client, "base_url", "") or ""))
+    return place.hostname or "", place.port or (443 if place.scheme == "https" else 80)
+
+
+def _clean(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Half of a letter would lose a whole batch of spans: no exporter can write it."""
+    return {name: clean_text(each) if isinstance(each, str) else each for name, each in attributes.items()}
 
 
 def _usage(usage: TokenUsage | None) -> dict[str, int]:

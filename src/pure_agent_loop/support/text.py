@@ -20,8 +20,10 @@ MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits
 def clean_text(text: str) -> str:
     """Replace lone surrogates, which no JSON body or UTF-8 file can carry, by U+FFFD.
 
-    Any model can write ``"\\ud800"`` in its JSON, and any tool can read such a file name.
+    Any model can write ``"\\ud800"`` in its JSON, and any tool can read such a file name. A text of a class
+    of its own, which may add or measure in another way, becomes a plain one.
     """
+    text = text if type(text) is str else str.__str__(text)
     if text.isascii():
         return text
     try:

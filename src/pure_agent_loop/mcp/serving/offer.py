@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +25,7 @@ from pure_agent_loop.mcp.serving.content import SESSIONS, contents_of, failed, m
 from pure_agent_loop.mcp.serving.one_call import OneCall
 from pure_agent_loop.mcp.serving.open_ids import checked_lines
 from pure_agent_loop.mcp.serving.published import Published, choices
-from pure_agent_loop.mcp.serving.questions import Asking, followed, set_level
+from pure_agent_loop.mcp.serving.questions import Asking, Turn, followed, set_level
 from pure_agent_loop.runs.handoff import tool_name
 from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.sessions.store import check_session_id
@@ -97,7 +97,7 @@ class Offer:
         caller: Callable[[Any], Caller],
         published: Published | None = None,
     ) -> None:
-        self._agent, self._store, self._caller = tools, store, caller
+        self._agent, self._store, self._caller = None if tools is None else _of_one_tool(tools), store, caller
         self._published = Published() if published is None else published
         self.tools: dict[str, Tool] = {} if tools is None else {each.name: each for each in tools.tools}
         self.agents = {tool_name(name): agent for name, agent in agents.items()}
@@ -136,8 +136,12 @@ class Offer:
         if tool.read_only:
             outcome = await _once(self._agent, tool, args, asking)
         else:  # one after the other, so that it is known what each of them has changed
-            async with self._changing:
+            asking.turn = turn = Turn(self._changing)
+            try:
+                await turn.take()
                 outcome = await _once(self._agent, tool, args, asking)
+            finally:
+                turn.leave()
         if asking.wanted:  # nothing was done yet: the client asks, and calls again
             return asking.input_required()
         return result_of(outcome)
@@ -361,6 +365,12 @@ async def _once(agent: Agent, tool: Tool, args: dict[str, Any], asking: Asking) 
             return ToolOutcome(data["result"], data["is_error"], parts=client.parts, value=data.get("value"))
     errors = (each.content for each in seen if each.type is EventType.ERROR)
     return ToolOutcome(next(errors, "It failed."), is_error=True)
+
+
+def _of_one_tool(agent: Agent) -> Agent:
+    """An agent whose runs have one of its tools, for which nobody reads its prompt; its rules are for all."""
+    rules = replace(agent._kit.permissions.rules, shared=True)
+    return agent.clone(permission_rules=rules, system_prompt="")
 
 
 def _refused(code: int, message: str) -> Exception:

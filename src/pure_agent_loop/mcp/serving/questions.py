@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,24 @@ def _wanted(context: Any, level: str) -> bool:
     return {least, level} <= set(levels) and levels.index(level) >= levels.index(least)
 
 
+class Turn:
+    """The turn of one call among those that change something. It is given up while a person is asked."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock, self._is_mine = lock, False
+
+    async def take(self) -> None:
+        """Wait for it."""
+        await self._lock.acquire()
+        self._is_mine = True
+
+    def leave(self) -> None:
+        """Let the next one have it."""
+        if self._is_mine:
+            self._is_mine = False
+            self._lock.release()
+
+
 class Asking:
     """Puts questions of a run to the client's user, and tells the client how far it is.
 
@@ -66,6 +85,7 @@ class Asking:
     def __init__(self, context: Any, name: str, answers: Any, *, tells: bool) -> None:
         self._context, self._name, self._answers, self._tells = context, name, answers or {}, tells
         self.is_stateless = True  # nothing is lost if the whole call is made again
+        self.turn: Turn | None = None
         self.wanted: dict[str, Any] = {}
         self._told = 0
 
@@ -97,13 +117,18 @@ class Asking:
             return Permission("deny", say("mcp_nobody"))
         is_open = current_call() is not None and request.args.keys() == {"question"}
         if not self._is_modern:
+            before = self.turn if current_call() is None else None  # nothing was begun
+            if before is not None:
+                before.leave()
             found = await self._context.session.elicit_form(
                 _question(request), _ANSWER if is_open else _ALLOW, self._context.request_id
             )
-            return _read(found)
+            if before is not None:
+                await before.take()
+            return _read(found, is_open=is_open)
         key = hashlib.sha256(_question(request).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         if key in self._answers:
-            return _read(self._answers[key])
+            return _read(self._answers[key], is_open=is_open)
         if self.is_stateless and not is_open:
             self.wanted[key] = _question(request)
         return Permission("deny", say("mcp_nobody"))
@@ -157,10 +182,12 @@ def _question(request: PermissionRequest) -> str:
     return f"May {request.tool} be called with {args}? {request.reason}".rstrip()
 
 
-def _read(found: Any) -> Permission:
+def _read(found: Any, *, is_open: bool) -> Permission:
+    """What was answered; only what was asked for counts."""
     content = getattr(found, "content", None) or {}
-    if getattr(found, "action", "") != "accept" or content.get("allow") is False:
+    if getattr(found, "action", "") != "accept":
         return Permission("deny")
-    if "answer" in content:
-        return Permission("allow", str(content["answer"]))
+    if is_open:
+        said = content.get("answer")
+        return Permission("allow", said) if isinstance(said, str) else Permission("deny")
     return Permission("allow" if content.get("allow") is True else "deny")

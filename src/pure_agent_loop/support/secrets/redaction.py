@@ -142,7 +142,7 @@ class Redactor:
         each: BaseException | None = error
         while each is not None and id(each) not in seen:
             seen.add(id(each))
-            for name in ("args", "message", "said", "body", "strerror"):
+            for name in ("args", "message", "said", "body", "strerror", "filename", "__notes__"):
                 old = getattr(each, name, None)
                 new: Any = self._walk(old) if isinstance(old, (str, tuple, list, dict)) else old
                 if new is not old:
@@ -152,8 +152,8 @@ class Redactor:
     def _walk(self, value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
             return self.redact_known(value)
-        if value is None or isinstance(value, (bool, int, float)) or depth > 100:
-            return value
+        if value is None or isinstance(value, (bool, int, float)) or depth > 200:
+            return REMOVED if depth > 200 else value  # nobody has looked; arguments are half as deep
         if isinstance(value, Mapping):
             clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
             pairs = {key: self._walk(each, depth + 1) for key, each in clean}
