@@ -11,6 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from functools import partial
+from types import AsyncGeneratorType
 from typing import Protocol
 
 from pure_agent_loop.llm.http.plain import CONNECTIONS, KEPT_SECONDS
@@ -102,7 +103,11 @@ class HttpxAnswer:
 
     def __init__(self, response: library.Response) -> None:
         self.response, self.headers = response, response.headers
-        self._pieces = response.aiter_bytes()
+        stream, is_packed = response.stream, "content-encoding" in response.headers
+        # Where nothing has to be unpacked, each piece comes through two generators less.
+        pieces = aiter(stream) if isinstance(stream, _Body) and not is_packed else response.aiter_bytes()
+        assert isinstance(pieces, AsyncGeneratorType)  # so it can be closed
+        self._pieces = pieces
 
     async def read(self) -> bytes:
         """See `Answer`."""
