@@ -140,6 +140,9 @@ class _Pairs:
         return clean_text(held)
 
 
+_NOTHING = Delta()
+
+
 class Assembler:
     """Puts the deltas of one answer together.
 
@@ -185,7 +188,7 @@ class Assembler:
     def flush(self) -> Delta:
         """Give out what `feed` held back, once no more deltas come."""
         if self._is_flushed:
-            return Delta()
+            return _NOTHING
         self._is_flushed = True
         text, thinking = self._think.feed(self._text_pairs.flush())
         more_text, more_thinking = self._think.flush()

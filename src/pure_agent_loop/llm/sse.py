@@ -28,7 +28,8 @@ class SSEDecoder:
             elif line:
                 self._add_line(line)
             elif self._data:
-                payloads.append(b"\n".join(self._data))
+                first, *more = self._data  # more than one line is rare
+                payloads.append(b"\n".join(self._data) if more else first)
                 self._data = []
         return payloads
 

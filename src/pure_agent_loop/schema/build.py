@@ -188,10 +188,8 @@ def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: dic
 
 def _explicit_description(parameter: ToolParameter) -> str | None:
     """The text in ``Annotated[T, "text"]``, ``Field(description=...)`` or ``Doc(...)``."""
-    metadata = (
-        getattr(parameter.annotation, "__metadata__", ()) if _is_annotated(parameter.annotation) else ()
-    )
-    for item in (*metadata, parameter.default if _is_field(parameter.default) else None):
+    metadata = parameter.annotation.__metadata__ if _is_annotated(parameter.annotation) else ()
+    for item in (*metadata, parameter.default) if _is_field(parameter.default) else metadata:
         text = getattr(item, "description", None) or getattr(item, "documentation", None) or item
         if isinstance(text, str):
             return text
@@ -199,7 +197,7 @@ def _explicit_description(parameter: ToolParameter) -> str | None:
 
 
 def _is_annotated(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is Annotated
+    return type(annotation) is not type and typing.get_origin(annotation) is Annotated
 
 
 def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
@@ -215,7 +213,8 @@ def _is_field(value: Any) -> bool:
 def _default(value: Any) -> dict[str, Any]:
     """``{"default": ...}``, or nothing where the default has no JSON form."""
     if is_plain(value):
-        return {"default": copy.deepcopy(value)}  # a list may change while it is the default
+        may_change = isinstance(value, (list, dict))  # while it is the default
+        return {"default": copy.deepcopy(value) if may_change else value}
     from pydantic_core import to_jsonable_python
 
     try:

@@ -125,10 +125,11 @@ class _Reader:
         return True
 
     def _google_items(self, body: list[str]) -> None:
-        margin = min((_indent(line) for line in body if line.strip()), default=0)
+        indents = [_indent(line) for line in body]
+        margin = min(indents, default=0)
         name, found = "", dict[str, list[str]]()
-        for line in body:
-            item = _google_item(line.strip()) if _indent(line) == margin else None
+        for line, indent in zip(body, indents, strict=True):
+            item = _google_item(line.strip()) if indent == margin else None
             if item:
                 name, first = item
                 found[name] = [first]
@@ -158,7 +159,8 @@ class _Reader:
 
 
 def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip()) if line.strip() else 10_000
+    text = line.lstrip()
+    return len(line) - len(text) if text else 10_000
 
 
 def _google_item(line: str) -> tuple[str, str] | None:
@@ -190,7 +192,7 @@ def _joined(lines: list[str]) -> str:
         if not line:
             gap = "\n\n" if result else ""
             continue
-        joint = gap or ("\n" if _BULLET.match(line) else " ")
-        result = f"{result}{joint}{line}" if result else line
-        gap = ""
+        if result:
+            gap = gap or ("\n" if _BULLET.match(line) else " ")
+        result, gap = result + gap + line, ""
     return result

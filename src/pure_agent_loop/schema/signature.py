@@ -8,9 +8,8 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from types import CellType, FrameType, GenericAlias, SimpleNamespace
-from typing import Any, ForwardRef
+from typing import Any, ForwardRef, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.tool_context import RunContext
@@ -22,8 +21,7 @@ _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolParameter:
+class ToolParameter(NamedTuple):
     """One parameter the model fills in.
 
     Args:
@@ -43,13 +41,12 @@ class ToolParameter:
         return self.default is inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSignature:
+class ToolSignature(NamedTuple):
     """What :func:`check_signature` found out about a function.
 
     Args:
         name: The name of the function, for messages.
-        doc: Its docstring, dedented; empty if it has none.
+        doc: Its docstring; empty if it has none.
         parameters: What the model fills in.
         local_types: Classes of the functions around it, for annotations that name them.
     """
@@ -69,8 +66,8 @@ class ToolSignature:
         if all(parameter.is_final for parameter in self.parameters):
             return self
         scope = _Scope(self.function, self.local_types)
-        done = tuple(replace(p, annotation=self._final(p, scope)) for p in self.parameters)
-        return replace(self, parameters=done)
+        done = tuple(p._replace(annotation=self._final(p, scope)) for p in self.parameters)
+        return self._replace(parameters=done)
 
     def _final(self, parameter: ToolParameter, scope: _Scope) -> Any:
         try:
@@ -114,7 +111,7 @@ def check_signature(function: Callable[..., Any]) -> ToolSignature:
     scope = _Scope(function, {}, look_around=True)
     parameters = tuple(_parameter(each, scope) for each in given)
     for each in parameters:
-        if (typing.get_origin(each.annotation) or each.annotation) is RunContext:
+        if _is_run_context(each.annotation):
             raise ConfigError(f"Tool {name!r}: {each.name}, a RunContext, must be its first parameter.")
     return ToolSignature(name, _doc(function), parameters, function, scope.local_types)
 
@@ -152,7 +149,13 @@ def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
         if _CONTEXT_TEXT.match(annotation):  # also where it stands under TYPE_CHECKING
             return True
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
-    return (typing.get_origin(annotation) or annotation) is RunContext
+    return _is_run_context(annotation)
+
+
+def _is_run_context(annotation: Any) -> bool:
+    return annotation is RunContext or (
+        type(annotation) is not type and typing.get_origin(annotation) is RunContext
+    )
 
 
 def around(function: Callable[..., Any] | None) -> _Scope:
@@ -233,7 +236,8 @@ def _doc(function: Callable[..., Any]) -> str:
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         # A callable object: what it does when called says more than what its class is.
         return inspect.getdoc(type(function).__call__) or inspect.getdoc(function) or ""
-    return inspect.getdoc(function) or ""
+    own = function.__doc__  # as it was written: who reads it takes the margin off, once
+    return own if isinstance(own, str) else inspect.getdoc(function) or ""
 
 
 class _Scope:
@@ -258,7 +262,7 @@ class _Scope:
             return annotation, False
 
     def resolve(self, annotation: Any) -> Any:
-        if type(annotation) is type:  # there is nothing to resolve in a class
+        if type(annotation) is type or _holds_classes(annotation):  # there is nothing to resolve
             return annotation
         if (
             type(annotation) is str
@@ -283,6 +287,11 @@ class _Scope:
         # get_type_hints is the one public evaluator that also reaches text inside List["Item"].
         holder = SimpleNamespace(__annotations__={"it": annotation})
         return typing.get_type_hints(holder, self._globals, names, include_extras=True)["it"]
+
+
+def _holds_classes(annotation: Any) -> bool:
+    """True of ``list[str]`` and its kin."""
+    return type(annotation) is GenericAlias and all(type(each) is type for each in annotation.__args__)
 
 
 def _with_references(annotation: Any) -> Any:

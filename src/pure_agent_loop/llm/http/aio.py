@@ -110,8 +110,6 @@ def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
 
 
 def _tls_context() -> ssl.SSLContext:
-    """Checks certificates as the SDK's HTTP library does, by its own code."""
-    from pure_agent_loop.llm.http.pool import library
+    from pure_agent_loop.llm.http.pool import tls_for
 
-    context: ssl.SSLContext = library.create_ssl_context()
-    return context
+    return tls_for("https")

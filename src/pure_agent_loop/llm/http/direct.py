@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.http.plain import Patience, PlainRequest, PlainTransport
-from pure_agent_loop.llm.http.pool import HttpxAnswer, StackedTransport, library
+from pure_agent_loop.llm.http.pool import HttpxAnswer, StackedTransport, library, tls_for
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer
@@ -25,7 +25,7 @@ class DirectTransport(PlainTransport):
         except library.InvalidURL as error:
             raise ConfigError(f"base_url cannot be used: {error}") from error
         self._fields = library.Headers(self.headers)
-        self._sender = StackedTransport()
+        self._sender = StackedTransport(tls_for(self._address.scheme))
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
         sent = library.Request(

@@ -7,9 +7,11 @@ its own, and those that are free are a stack.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from functools import partial
+from types import AsyncGeneratorType
 from typing import Protocol
 
 from pure_agent_loop.llm.http.plain import CONNECTIONS, KEPT_SECONDS
@@ -19,16 +21,29 @@ try:
 except ImportError:  # before the third generation of the SDK
     import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
 
-__all__ = ["HttpxAnswer", "StackedTransport", "library"]
+__all__ = ["HttpxAnswer", "StackedTransport", "library", "tls_for"]
 
 _ONE = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_SECONDS)
 
 
-class StackedTransport(library.AsyncBaseTransport):
-    """Sends each request over a connection that is free, the one that was used last before others."""
+def tls_for(scheme: str) -> ssl.SSLContext:
+    """What checks certificates, as the SDK's HTTP library does, by its own code.
 
-    def __init__(self) -> None:
-        self._tls = library.create_ssl_context()
+    To read those of the system takes a sixth of a first task. Where there is no TLS it knows none, and so
+    would refuse every server.
+    """
+    return library.create_ssl_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+class StackedTransport(library.AsyncBaseTransport):
+    """Sends each request over a connection that is free, the one that was used last before others.
+
+    Args:
+        tls: See `tls_for`.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
         self._free: deque[tuple[float, library.AsyncHTTPTransport]] = deque()  # since when; the newest last
         self._spoiled: list[library.AsyncHTTPTransport] = []
         self._places = asyncio.Semaphore(CONNECTIONS)
@@ -88,7 +103,11 @@ class HttpxAnswer:
 
     def __init__(self, response: library.Response) -> None:
         self.response, self.headers = response, response.headers
-        self._pieces = response.aiter_bytes()
+        stream, is_packed = response.stream, "content-encoding" in response.headers
+        # Where nothing has to be unpacked, each piece comes through two generators less.
+        pieces = aiter(stream) if isinstance(stream, _Body) and not is_packed else response.aiter_bytes()
+        assert isinstance(pieces, AsyncGeneratorType)  # so it can be closed
+        self._pieces = pieces
 
     async def read(self) -> bytes:
         """See `Answer`."""

@@ -32,9 +32,10 @@ class SdkTransport:
 
         own: dict[str, Any] = {}
         if settings.get("http_client") is None and not has_proxy():  # else the library finds its own way
-            from pure_agent_loop.llm.http.pool import StackedTransport
+            from pure_agent_loop.llm.http.pool import StackedTransport, tls_for
 
-            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport())
+            # It follows redirects, also from http to https.
+            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
         try:
             client = AsyncOpenAI(**{**settings, **own})
             client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
