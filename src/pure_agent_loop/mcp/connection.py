@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -52,7 +51,7 @@ class Connection:
         self,
         settings: ServerSettings,
         callbacks: Callable[[], dict[str, Any]],
-        auth: Callable[[], Any],
+        auth: Callable[[], Awaitable[Any]],
         on_change: Callable[[], None],
         on_log: Callable[[str, str, str], None] = lambda *_: None,
         start_timeout: float | None = None,
@@ -169,7 +168,7 @@ class Connection:
         log = Log(settings)
         stack.callback(log.close)
         if settings.url:
-            transport = reached(settings, await _ready(self._auth()), ending)
+            transport = reached(settings, await self._auth(), ending)
         else:
             ending.said = lambda: log.said
             transport = piped(settings, log, ending)
@@ -297,10 +296,6 @@ async def load_sdk() -> Any:
     if importlib.util.find_spec("mcp_types") is None:
         raise MissingExtraError("MCP", "mcp")
     return await in_thread(_sdk)
-
-
-async def _ready(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 async def ping(client: Any) -> None:

@@ -61,7 +61,11 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
     await load_sdk()
     forget(settings)
     async with asking_browser(settings, tell) as auth:
-        connection = Connection(settings, dict, lambda: auth, lambda: None, start_timeout=LOGIN_SECONDS)
+
+        async def ready() -> Any:
+            return auth
+
+        connection = Connection(settings, dict, ready, lambda: None, start_timeout=LOGIN_SECONDS)
         try:
             await connection.client()
         finally:

@@ -185,12 +185,12 @@ class MCPServer:
             del self._used[loop]
             await used.connection.close()
 
-    def _login(self) -> Any:
+    async def _login(self) -> Any:
         if self._auth is not None or not self.settings.url:
             return self._auth
         from pure_agent_loop.mcp.login import kept_login
 
-        return kept_login(self.settings)
+        return await kept_login(self.settings)
 
     @property
     def _in_use(self) -> InUse:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from pure_agent_loop.acp import (
     THROUGH_EDITOR,
+    Asked,
     Editor,
     EditorFiles,
     EditorShell,
@@ -310,22 +311,17 @@ class _Session:
     def suggest(self, request: PermissionRequest) -> Permission:
         return suggest(self._options, request, ToolRegistry(self.shared.toolset.tools), None)
 
-    def question(self, request: PermissionRequest, *, has_diff: bool) -> str:
+    def asked(self, request: PermissionRequest) -> Asked:
+        found = planned_change(self._files, request.tool, request.args)
         data = {"tool": request.tool, "args": request.args, "reason": request.reason}
-        return question_text(data, IN_DIFF if has_diff else ())
-
-    def kinds(self, request: PermissionRequest) -> list[str]:
-        return kind_of(request.tool, request.args)
+        text = question_text(data, IN_DIFF if found else ())
+        return Asked(text, Planned(*found) if found else None, kind_of(request.tool, request.args))
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
         setattr(self._options, behavior, list(dict.fromkeys([*getattr(self._options, behavior), *rules])))
 
     def keep_rules(self, rules: list[str]) -> None:
         keep_rules(self.folder, rules)
-
-    def planned(self, tool: str, args: Mapping[str, Any]) -> Planned | None:
-        found = planned_change(self._files, tool, args)
-        return None if found is None else Planned(*found)
 
     # -- what there is ----------------------------------------------------------------------------------
 
