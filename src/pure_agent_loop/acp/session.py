@@ -272,9 +272,7 @@ class Session:
             try:
                 await in_thread(partial(self.work.keep_rules, rules))
             except ConfigError as error:  # it holds for the session all the same
-                await self.tell(
-                    chunk("agent_thought_chunk", safe_str(error), f"rules-{secrets.token_hex(4)}")
-                )
+                await self.note(safe_str(error))
         if chosen in ("allow_session", "allow_folder"):
             self.work.add_rules("allow", rules)
         if chosen == "reject_session":

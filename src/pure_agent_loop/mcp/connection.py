@@ -14,8 +14,7 @@ from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
-from pure_agent_loop.mcp.network import TooLargeError, reached
-from pure_agent_loop.mcp.pipes import Ending, Log, piped
+from pure_agent_loop.mcp.pipes import Ending, Log, TooLargeError, piped
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
@@ -168,6 +167,8 @@ class Connection:
         log = Log(settings)
         stack.callback(log.close)
         if settings.url:
+            from pure_agent_loop.mcp.network import reached  # with the SDK's part for it
+
             transport = reached(settings, await self._auth(), ending)
         else:
             ending.said = lambda: log.said

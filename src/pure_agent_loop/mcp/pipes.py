@@ -96,6 +96,10 @@ def log_file(name: str) -> Path:
     return data_folder() / "mcp" / "logs" / f"{name}.log"
 
 
+class TooLargeError(Exception):
+    """An answer is longer than may be."""
+
+
 @dataclass(slots=True)
 class Ending:
     """Why a connection is over.

@@ -63,22 +63,14 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
 def _add_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="begins the names of its tools")
     parser.add_argument("where", nargs="+", metavar="URL|COMMAND", help="put -- before a command")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for it; repeatable"
-    )
-    parser.add_argument(
-        "--inherit", action="append", default=[], metavar="NAME", help="a variable of yours that it gets"
-    )
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="for each request; repeatable"
-    )
-    parser.add_argument(
-        "--oauth",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="how to log in, such as client_id=... and client_secret='${SECRET}'; repeatable",
-    )
+    for name, form, meaning in (
+        ("env", "NAME=VALUE", "a variable for it"),
+        ("inherit", "NAME", "a variable of yours that it gets"),
+        ("header", "'NAME: VALUE'", "for each request"),
+        ("oauth", "NAME=VALUE", "how to log in, such as client_id=... and client_secret='${SECRET}'"),
+    ):
+        again = f"{meaning}; repeatable"
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=again)
     parser.add_argument("--sse", action="store_true", help="an older server, with Server-Sent Events")
     parser.add_argument(
         "--trusted", action="store_true", help="believe which of its tools it says to be harmless"
