@@ -15,7 +15,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from typing_extensions import Self
 
 NO_JSON, NO_REQUEST = -32700, -32600
@@ -120,8 +120,8 @@ class OpenIds:
         key = (session, str(number))
         if number is not None and key in self._open:
             error = {"code": NO_REQUEST, "message": _in_use(number)}
-            refusal = JSONResponse({"jsonrpc": "2.0", "id": number, "error": error}, status_code=400)
-            await refusal(scope, receive, send)
+            said = json.dumps({"jsonrpc": "2.0", "id": number, "error": error})
+            await Response(said, 400, media_type="application/json")(scope, receive, send)
             return
         if number is not None:
             self._open.add(key)
