@@ -82,3 +82,21 @@ def editors(server, tmp_path_factory):
         each.process.stderr.close()
         each.check()
         assert "Traceback" not in said, said
+
+
+@pytest.fixture(scope="module")
+def editor(editors):
+    """One that lends its files, and is asked about nothing."""
+    return editors("--permission-mode", "auto", files={})
+
+
+@pytest.fixture
+def session(editor, tmp_path):
+    """A session in a folder with two files that are open in the editor, and not saved."""
+    editor.updates.clear()
+    editor.files.clear()
+    editor.replies.clear()
+    for name in ("notes.txt", "more.txt"):
+        (tmp_path / name).write_text("saved\n")
+        editor.files[str(tmp_path / name)] = "unsaved\n"
+    return editor.open(tmp_path)

@@ -13,22 +13,6 @@ from tests.acp.editor import PATIENCE
 from tests.acp.test_acp_sessions import picture
 
 
-@pytest.fixture(scope="module")
-def editor(editors):
-    return editors("--permission-mode", "auto", files={})
-
-
-@pytest.fixture
-def session(editor, tmp_path):
-    editor.updates.clear()
-    editor.files.clear()
-    editor.replies.clear()
-    for name in ("notes.txt", "more.txt"):
-        (tmp_path / name).write_text("saved\n")
-        editor.files[str(tmp_path / name)] = "unsaved\n"
-    return editor.open(tmp_path)
-
-
 def fails(_):
     return {"error": {"code": -32603, "message": "no window"}}
 

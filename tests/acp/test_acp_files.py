@@ -4,22 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
-
-@pytest.fixture(scope="module")
-def editor(editors):
-    return editors("--permission-mode", "auto", files={})
-
-
-@pytest.fixture
-def session(editor, tmp_path):
-    editor.updates.clear()
-    editor.files.clear()
-    (tmp_path / "notes.txt").write_text("saved\n")
-    editor.files[str(tmp_path / "notes.txt")] = "unsaved\n"
-    return editor.open(tmp_path)
-
 
 def test_what_is_not_saved_is_read(editor, session):
     editor.prompt(session, "read it")

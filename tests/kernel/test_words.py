@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import string
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -165,6 +167,21 @@ def test_token_estimates_grow_with_the_text():
     assert 5 <= estimate_tokens("今天天气很好，我们去公园。") <= 15
     assert estimate_tokens("def f(x):\n    return x + 1\n") > 8
     assert estimate_tokens("word " * 200) > 10 * estimate_tokens("word " * 10)
+
+
+def test_a_long_text_is_guessed_from_pieces_of_all_of_it_and_costs_no_more_than_they_do():
+    half = 2_500_000
+    parts = ["The quick brown fox jumps over 12 lazy dogs.\n", "今天天气很好，我们去公园。", "x"]
+    texts = [(part * half)[:half] for part in parts]
+    exact = [sum(estimate_tokens(text[at : at + 50_000]) for at in range(0, half, 50_000)) for text in texts]
+    for (one, a), (other, b) in itertools.combinations(zip(texts, exact, strict=True), 2):
+        whole = one + other
+        tracemalloc.start()
+        found = estimate_tokens(whole)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found == pytest.approx(a + b, rel=0.02)
+        assert most < 5_000_000
 
 
 def test_messages_cost_a_little_more_and_calls_count():

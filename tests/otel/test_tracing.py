@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -204,6 +205,37 @@ def test_a_server_of_tools_is_in_the_same_trace(spans, tmp_path, exporter):
     assert ("execute_tool find" in sent) == bool(exporter)
     if exporter:
         assert sent["execute_tool find"][2] == sent["invoke_agent pal mcp"][1]
+
+
+CONFIGURED = "from opentelemetry.sdk._configuration import _OTelSDKConfigurator as It; It().configure()"
+SENT = {
+    "chat m": "OTEL_TRACES_EXPORTER",
+    "gen_ai.invoke_agent.duration": "OTEL_METRICS_EXPORTER",
+    "gen_ai.client.inference.usage.input_tokens": "OTEL_METRICS_EXPORTER",
+}
+
+
+@pytest.mark.parametrize("variable", ["OTEL_METRICS_EXPORTER", "OTEL_TRACES_EXPORTER", ""])
+def test_pal_sends_what_the_environment_asks_for(tmp_path, model, variable):
+    """The SDK is configured as its launcher does that; of a signal that nobody asked for nothing is sent."""
+    (tmp_path / "sitecustomize.py").write_text(CONFIGURED)
+    argv = [
+        sys.executable,
+        "-m",
+        "pure_agent_loop",
+        "run",
+        "--model",
+        "m",
+        "--base-url",
+        model,
+        "look around",
+    ]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PURE_AGENT_LOOP_HOME": str(tmp_path)}
+    env |= {variable: "console"} if variable else {}
+    said = subprocess.run(argv, cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
+    assert "It said:" in said
+    sent = {name for name in SENT if f'"name": "{name}"' in said}
+    assert sent == {name for name, asked in SENT.items() if asked == variable}
 
 
 def test_nothing_of_what_was_said_is_sent(spans, model):

@@ -18,6 +18,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX, Protection
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.protect import Protected
@@ -171,6 +172,14 @@ class TestProtectedNames:
         )
         assert said.endswith("[exit code 1]")
         assert self.listing(tmp_path) == []
+
+    def test_what_agents_and_editors_obey_is_what_the_file_tools_do_not_write(self, tmp_path):
+        run(
+            Shell(tmp_path),
+            "for each in .cursor .codex .gemini .zed mcp.json; do mkdir $each; touch $each; done",
+        )
+        assert self.listing(tmp_path) == []
+        assert all(Protection().found(name.split("/")) for name in PROTECTED_IN_SANDBOX)
 
     def test_what_is_there_is_read_only_and_git_commits_all_the_same(self, tmp_path):
         self.git(tmp_path, "init", "-q")

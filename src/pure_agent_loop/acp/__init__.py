@@ -16,11 +16,12 @@ docs/acp.md says how editors are set up, and what each part of the protocol does
 
 from pure_agent_loop.acp.connection import serve
 from pure_agent_loop.acp.files import THROUGH_EDITOR, EditorFiles
-from pure_agent_loop.acp.host import Editor, Host, Known, NoModelError, Option, Planned, Work
+from pure_agent_loop.acp.host import Asked, Editor, Host, Known, NoModelError, Option, Planned, Work
 from pure_agent_loop.acp.shell import EditorShell
 
 __all__ = [
     "THROUGH_EDITOR",
+    "Asked",
     "Editor",
     "EditorFiles",
     "EditorShell",

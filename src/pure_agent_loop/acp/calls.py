@@ -49,16 +49,11 @@ def about(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return found
 
 
-def as_text(text: str) -> dict[str, Any]:
-    """Words as the content of a call."""
-    return {"type": "content", "content": {"type": "text", "text": text}}
-
-
 def as_output(text: str) -> dict[str, Any]:
     """What a tool gave, as it is: editors show Markdown."""
     longest = max((len(found) for found in _FENCES.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return as_text(f"{fence}\n{text}\n{fence}")
+    return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{text}\n{fence}"}}
 
 
 def as_diff(planned: Planned, folder: Path) -> dict[str, Any]:

@@ -54,6 +54,21 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person has to know to decide about a call.
+
+    Args:
+        text: All that is asked, but what a diff shows.
+        planned: What it would change in a file, if that can be said for sure.
+        rules: Rules for calls of this kind; none if no rule says it narrowly enough.
+    """
+
+    text: str
+    planned: Planned | None
+    rules: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """What a person may choose for a session.
 
@@ -148,11 +163,8 @@ class Work(Protocol):
     def suggest(self, request: PermissionRequest) -> Permission:
         """What the rules of now say about a call that is asked about."""
 
-    def question(self, request: PermissionRequest, *, has_diff: bool) -> str:
-        """All that is asked, for people, but what a diff shows."""
-
-    def kinds(self, request: PermissionRequest) -> list[str]:
-        """Rules for calls of this kind; none if no rule says it narrowly enough."""
+    def asked(self, request: PermissionRequest) -> Asked:
+        """What a person has to know to decide about a call; from a thread."""
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
         """Let rules hold for this session."""
@@ -163,9 +175,6 @@ class Work(Protocol):
         Raises:
             ConfigError: They cannot be written down.
         """
-
-    def planned(self, tool: str, args: Mapping[str, Any]) -> Planned | None:
-        """What a call would change in a file, if that can be said for sure."""
 
     def history(self) -> Iterable[Entry]:
         """What was said and done in the session so far."""

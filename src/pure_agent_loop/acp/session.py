@@ -209,16 +209,18 @@ class Session:
                 await self._updates.announce(request.call_id, request.tool, request.args)
             if is_question and self._has_forms:
                 return await self._told(request)
-            rules = [] if is_question else self.work.kinds(request)
+            asked = await in_thread(partial(self.work.asked, request))
+            rules = [] if is_question else asked.rules
             options = {"allow_once": "allow_once", "reject_once": "reject_once"}
             if rules:
                 options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
                 options |= {"reject_session": "reject_always"}
             shown = calls.about(request.tool, request.args, self.work.folder)
-            planned = await in_thread(partial(self.work.planned, request.tool, request.args))
-            asked = self.work.question(request, has_diff=planned is not None)
-            diff = [] if planned is None else [calls.as_diff(planned, self.work.folder)]
-            content = [*diff, calls.as_output(asked)]  # some editors look for a diff in the first place only
+            diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
+            content = [
+                *diff,
+                calls.as_output(asked.text),
+            ]  # some look for a diff in the first place only
             chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)
             return await self._agreed(chosen, rules)
 
@@ -271,9 +273,7 @@ class Session:
             try:
                 await in_thread(partial(self.work.keep_rules, rules))
             except ConfigError as error:  # it holds for the session all the same
-                await self.tell(
-                    chunk("agent_thought_chunk", safe_str(error), f"rules-{secrets.token_hex(4)}")
-                )
+                await self.note(safe_str(error))
         if chosen in ("allow_session", "allow_folder"):
             self.work.add_rules("allow", rules)
         if chosen == "reject_session":

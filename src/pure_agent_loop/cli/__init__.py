@@ -18,7 +18,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
-TRACING_VARIABLE = "OTEL_TRACES_EXPORTER"  # what the launcher of OpenTelemetry sets
+TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # what OpenTelemetry's launcher sets
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 # Nearly all that is made while modules load stays: looking for garbage so often takes a tenth of the start.
 NEW_OBJECTS = 20_000
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))
-        if os.environ.get(TRACING_VARIABLE):
+        if any(map(os.environ.get, TRACING_VARIABLES)):
             _trace()
         return run_command(options, output)
     except KeyboardInterrupt:

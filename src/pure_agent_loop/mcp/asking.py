@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import ChatModel
@@ -174,13 +174,9 @@ def _message(message: Any) -> dict[str, Any]:
     return {"role": message.role, "content": "\n".join(each.text for each in blocks)}
 
 
-class Asks(Protocol):
-    """Puts a question to a person."""
-
-    async def ask(self, question: str) -> str: ...  # noqa: D102 - as `RunContext.ask`
-
-
-async def one_by_one(call: Asks, text: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+async def one_by_one(
+    call: _Call | RunContext[Any], text: str, schema: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The values of a form, asked one by one; None if the person says no."""
     fields = schema.get("properties", {})
     if not isinstance(fields, Mapping) or len(fields) > MOST_FIELDS:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -15,13 +14,12 @@ from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
-from pure_agent_loop.mcp.network import TooLargeError, reached
-from pure_agent_loop.mcp.pipes import Ending, Log, piped
+from pure_agent_loop.mcp.pipes import Ending, Log, TooLargeError, piped
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 
 FIRST_WAIT, MOST_WAIT = 0.5, 60.0  # seconds between starts that failed; doubled each time
 PATIENCE = 2.0  # of a caller, for the next start
@@ -52,7 +50,7 @@ class Connection:
         self,
         settings: ServerSettings,
         callbacks: Callable[[], dict[str, Any]],
-        auth: Callable[[], Any],
+        auth: Callable[[], Awaitable[Any]],
         on_change: Callable[[], None],
         on_log: Callable[[str, str, str], None] = lambda *_: None,
         start_timeout: float | None = None,
@@ -169,7 +167,9 @@ class Connection:
         log = Log(settings)
         stack.callback(log.close)
         if settings.url:
-            transport = reached(settings, await _ready(self._auth()), ending)
+            from pure_agent_loop.mcp.network import reached  # with the SDK's part for it
+
+            transport = reached(settings, await self._auth(), ending)
         else:
             ending.said = lambda: log.said
             transport = piped(settings, log, ending)
@@ -199,7 +199,7 @@ class Connection:
     async def _follow(self, client: Any) -> None:
         """Say which log messages are wanted; listen for changed lists, where there is a stream for that."""
         capabilities = client.server_capabilities
-        if capabilities.logging is not None and not _is_modern(client):
+        if capabilities.logging is not None and not is_modern(client):
             with contextlib.suppress(Exception):  # we leave out what is not wanted, too
                 await _set_level(client, self._settings.log_level)
         if not getattr(capabilities.tools, "list_changed", False):
@@ -296,28 +296,22 @@ async def load_sdk() -> Any:
     """
     if importlib.util.find_spec("mcp_types") is None:
         raise MissingExtraError("MCP", "mcp")
-    found = await run_in_thread(_sdk)
-    if isinstance(found, Raised):
-        raise found.error
-    return found
-
-
-async def _ready(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+    return await in_thread(_sdk)
 
 
 async def ping(client: Any) -> None:
     """Find out whether a server answers."""
-    if _is_modern(client):  # they have no ping any more
+    if is_modern(client):  # they have no ping any more
         await client.session.send_discover(client.protocol_version)
     else:
         await client.session.send_ping()
 
 
-def _is_modern(client: Any) -> bool:
+def is_modern(side: Any) -> bool:
+    """Whether the other side speaks a version of the protocol from 2026 on."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-    return client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return side.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 async def _set_level(client: Any, level: Any) -> None:

@@ -20,6 +20,7 @@ _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHtt
 _SAME = [each.name for each in fields(ServerSettings) if each.name not in ("name", "command", "transport")]
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+NOT_SET = "which is not set"  # of a variable
 _INPUT = "${input:"  # what VS Code asks for itself
 
 
@@ -111,7 +112,7 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
     def fill(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
         if name not in environ and default is None:
-            raise ConfigError(f"{where} needs the variable {name}, which is not set.")
+            raise ConfigError(f"{where} needs the variable {name}, {NOT_SET}.")
         return environ.get(name) or default or ""
 
     return _VARIABLE.sub(fill, value)
@@ -137,8 +138,7 @@ def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
         change: Changes the servers by name.
 
     Raises:
-        ConfigError: The file cannot be read.
-        OSError: It cannot be written.
+        ConfigError: The file cannot be read, or not be written.
     """
     path = user_path()
     user_tables()  # what cannot be read is not written over
@@ -149,5 +149,8 @@ def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
         change(servers)
         return json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n"
 
-    private_folder(path.parent)
-    change_file(path, changed)
+    try:
+        private_folder(path.parent)
+        change_file(path, changed)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or path}: {error.strerror or error}") from error

@@ -26,7 +26,7 @@ Prompts = Sequence[tuple[str, str, Sequence[str]]]  # name, what it is for, name
 class InUse:
     """A server while runs of one event loop use it."""
 
-    def __init__(self, settings: ServerSettings, asking: Asking, login: Callable[[], Any]) -> None:
+    def __init__(self, settings: ServerSettings, asking: Asking, login: Callable[[], Awaitable[Any]]) -> None:
         self.users = 0
         self.asking = asking
         self.tools: Tools | None = None

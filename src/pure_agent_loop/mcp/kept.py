@@ -16,7 +16,7 @@ from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.shared_file import change_file
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 SERVICE = "pure-agent-loop mcp"  # the name of our entries in a key ring
 _IN_RING = "key ring"  # stands in the file when the rest is in the key ring
@@ -110,9 +110,7 @@ class Kept:
         return {} if isinstance(found, Raised) else found
 
     async def _keep(self, **changed: Any) -> None:
-        done = await run_in_thread(partial(self._write, changed))
-        if isinstance(done, Raised):
-            raise done.error
+        await in_thread(partial(self._write, changed))
 
     def _read(self) -> dict[str, Any]:
         found = self._plain_file()

@@ -18,7 +18,7 @@ from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread, run_in_thread
 
 LOGIN_SECONDS = 300.0
 NO_BROWSER = "PAL_NO_BROWSER"  # a variable: only show the address
@@ -61,7 +61,11 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
     await load_sdk()
     forget(settings)
     async with asking_browser(settings, tell) as auth:
-        connection = Connection(settings, dict, lambda: auth, lambda: None, start_timeout=LOGIN_SECONDS)
+
+        async def ready() -> Any:
+            return auth
+
+        connection = Connection(settings, dict, ready, lambda: None, start_timeout=LOGIN_SECONDS)
         try:
             await connection.client()
         finally:
@@ -175,10 +179,11 @@ async def _machine(url: str, oauth: OAuth, kept: Kept) -> Any:
         return sdk.ClientCredentialsOAuthProvider(
             url, kept, oauth.client_id, oauth.client_secret, method, issuer=oauth.issuer
         )
-    key = await run_in_thread(Path(oauth.private_key_file).expanduser().read_text)
-    if isinstance(key, Raised):
-        why = f"private_key_file={oauth.private_key_file!r}: {safe_str(key.error)}"
-        raise ServerError(say("mcp_login_failed", error=one_line(why))) from key.error
+    try:
+        key = await in_thread(Path(oauth.private_key_file).expanduser().read_text)
+    except (OSError, ValueError) as error:
+        why = f"private_key_file={oauth.private_key_file!r}: {safe_str(error)}"
+        raise ServerError(say("mcp_login_failed", error=one_line(why))) from error
     signed = sdk.SignedJWTParameters(
         issuer=oauth.client_id, subject=oauth.client_id, signing_key=key, signing_algorithm=oauth.algorithm
     )

@@ -31,13 +31,8 @@ async def with_all(servers: Named, task: str, typed: str) -> str:
     """
     found = _PROMPT.fullmatch(typed)
     server = servers.get(found[1]) if found else None
-    if found is None or server is None:
-        return await with_resources(servers, task, typed)
-    return task.replace(typed, await server.prompt(found[2], found[3].split()), 1)
-
-
-async def with_resources(servers: Named, task: str, typed: str) -> str:
-    """A task with what stands behind each ``@SERVER:URI`` that a person typed. See `with_all`."""
+    if found is not None and server is not None:
+        return task.replace(typed, await server.prompt(found[2], found[3].split()), 1)
     texts = [task]
     for name, uri in _MENTION.findall(typed):
         server = servers.get(name)

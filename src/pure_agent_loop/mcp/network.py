@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any
 
-from pure_agent_loop.mcp.pipes import Ending
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from pure_agent_loop.mcp.pipes import Ending, TooLargeError
 from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
 from pure_agent_loop.mcp.words import say
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0  # of silence; calls have deadlines of their own
-
-
-class TooLargeError(Exception):
-    """An answer is longer than may be."""
 
 
 @asynccontextmanager
@@ -27,7 +26,6 @@ async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncI
         auth: Puts the login into each request; None for none.
         ending: Told how the server answers.
     """
-    import httpx2
 
     async def noted(response: Any) -> None:
         status, is_machine = response.status_code, settings.oauth is not None and settings.oauth.is_machine
@@ -44,8 +42,6 @@ async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncI
 
     headers = dict(settings.headers)
     if settings.transport == "sse":
-        from mcp.client.sse import sse_client
-
         async with sse_client(
             settings.url,
             headers,
@@ -56,8 +52,6 @@ async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncI
         ) as streams:
             yield streams
         return
-    from mcp.client.streamable_http import streamable_http_client
-
     async with (
         client(headers, None, auth) as http,
         streamable_http_client(settings.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
@@ -68,26 +62,20 @@ async def reached(settings: ServerSettings, auth: Any, ending: Ending) -> AsyncI
 async def _bounded(response: Any) -> None:
     """Let an answer be no longer than may be; streams of events are bounded one by one."""
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        response.stream = _bounded_stream()(response.stream)
+        response.stream = _Bounded(response.stream)
 
 
-@cache
-def _bounded_stream() -> Any:
-    import httpx2
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
-    class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise TooLargeError(say("mcp_too_large", limit=MOST_BYTES))
+            yield piece
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for piece in self._inner:
-                size += len(piece)
-                if size > MOST_BYTES:
-                    raise TooLargeError(say("mcp_too_large", limit=MOST_BYTES))
-                yield piece
-
-        async def aclose(self) -> None:
-            await self._inner.aclose()
-
-    return Bounded
+    async def aclose(self) -> None:
+        await self._inner.aclose()

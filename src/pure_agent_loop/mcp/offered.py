@@ -170,7 +170,7 @@ class Approvals:
         Raises:
             OSError: The file cannot be written.
         """
-        known = _read(self.path)
+        known = _parsed(self.path.read_bytes()) if self.path.exists() else {}
         if not digests.keys() <= known.keys():
             known = self.agree(digests, digests.keys() - known.keys())
         return {name for name, digest in digests.items() if known[name] != digest}
@@ -195,10 +195,6 @@ class Approvals:
     def forget(self) -> None:
         """The server was taken away."""
         self.path.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> dict[str, str]:
-    return _parsed(path.read_bytes()) if path.exists() else {}
 
 
 def _parsed(data: bytes) -> dict[str, str]:

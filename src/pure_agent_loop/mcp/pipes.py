@@ -96,6 +96,10 @@ def log_file(name: str) -> Path:
     return data_folder() / "mcp" / "logs" / f"{name}.log"
 
 
+class TooLargeError(Exception):
+    """An answer is longer than may be."""
+
+
 @dataclass(slots=True)
 class Ending:
     """Why a connection is over.
@@ -146,14 +150,9 @@ async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIter
     try:
         to_session, read_stream = anyio.create_memory_object_stream[Any](0)
         write_stream, from_session = anyio.create_memory_object_stream[Any](0)
-        work = [
-            asyncio.create_task(each)
-            for each in (
-                _read(process, protocol.exited, to_session, log, ending),
-                _write(process, from_session, to_session),
-                _listen(process, log),
-            )
-        ]
+        reading = asyncio.create_task(_read(process, protocol.exited, to_session, log, ending))
+        writing = asyncio.create_task(_write(process, from_session, to_session, reading))
+        work = [reading, writing, asyncio.create_task(_listen(process, log))]
         try:
             yield read_stream, write_stream
         finally:
@@ -255,14 +254,15 @@ def _message(line: bytes) -> Any:
     return found and JSONRPCError.model_validate({"jsonrpc": "2.0", "id": int(found[1]), "error": error})
 
 
-async def _write(process: Any, from_session: Any, to_session: Any) -> None:
+async def _write(process: Any, from_session: Any, to_session: Any, reading: asyncio.Task[None]) -> None:
     async with from_session:
         try:
             async for each in from_session:
                 data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(data.encode() + b"\n")
                 await process.stdin.drain()
-        except OSError:  # it reads no more
+        except OSError:  # it reads no more; if that is its end, how it ended is told first
+            await asyncio.wait({reading}, timeout=2 * LAST_SECONDS)
             to_session.close()
 
 

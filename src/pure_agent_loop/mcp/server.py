@@ -29,7 +29,7 @@ from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import StepContext, Tool
 
 if TYPE_CHECKING:
@@ -185,12 +185,12 @@ class MCPServer:
             del self._used[loop]
             await used.connection.close()
 
-    def _login(self) -> Any:
+    async def _login(self) -> Any:
         if self._auth is not None or not self.settings.url:
             return self._auth
         from pure_agent_loop.mcp.login import kept_login
 
-        return kept_login(self.settings)
+        return await kept_login(self.settings)
 
     @property
     def _in_use(self) -> InUse:
@@ -208,13 +208,12 @@ class MCPServer:
         used = self._in_use
         async with used.listing:
             if used.tools is None or (used.is_stale and used.connection.is_ready):
-                used.is_stale = False
                 try:
-                    used.tools = await self._listed(used)
+                    await self._refresh(used)
                 except ServerError as error:
                     tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
-            return used.tools
+            return used.tools or ()
 
     async def look(self) -> None:
         """Start it if need be, also after it failed, and have it list its tools anew.
@@ -224,11 +223,11 @@ class MCPServer:
         """
         used = self._in_use
         async with used.listing:
-            used.is_stale = False
-            used.tools = await self._listed(used)
+            await self._refresh(used)
 
-    async def _listed(self, used: InUse) -> Tools:
-        return await self._within(PATIENCE + 2 * self.settings.start_timeout, self._fetched(used))
+    async def _refresh(self, used: InUse) -> None:
+        used.is_stale = False
+        used.tools = await self._within(PATIENCE + 2 * self.settings.start_timeout, self._fetched(used))
 
     async def _ask(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
         """Ask what is no call of a tool; those have deadlines of their own."""
@@ -268,18 +267,13 @@ class MCPServer:
     async def _changed(self, digests: Mapping[str, str]) -> set[str]:
         if not self.settings.pinned:
             return set()
-        found = await run_in_thread(partial(Approvals(self.settings.identity).changed, digests))
-        if isinstance(found, Raised):  # nobody can say that they are the same
-            why = safe_str(found.error)
-            raise ServerError(say("mcp_failed", server=self.name, why=why)) from found.error
-        agreed: set[str] = found
-        return agreed
+        try:
+            return await in_thread(partial(Approvals(self.settings.identity).changed, digests))
+        except Exception as error:  # whatever it is, nobody can say that they are the same
+            raise ServerError(say("mcp_failed", server=self.name, why=safe_str(error))) from error
 
     async def _agree(self, digests: Mapping[str, str]) -> None:
-        agree = Approvals(self.settings.identity).agree
-        found = await run_in_thread(partial(agree, digests, digests))
-        if isinstance(found, Raised):
-            raise found.error
+        await in_thread(partial(Approvals(self.settings.identity).agree, digests, digests))
         self._in_use.is_stale = True
 
     @property
@@ -298,10 +292,8 @@ class MCPServer:
 
     def _connect_tool(self, why: str) -> Tool:
         async def connect() -> str:
-            used = self._in_use
-            tools = await self._listed(used)
-            used.tools = tools
-            return say("mcp_connected", server=self.name, count=len(tools))
+            await self.look()
+            return say("mcp_connected", server=self.name, count=len(self._in_use.tools or ()))
 
         return Tool(
             connect,

@@ -63,9 +63,8 @@ class OAuth:
         return self.grant == "client_credentials"
 
     def _wrong(self) -> str:
-        for name, choices in (("grant", GRANTS), ("client_auth", CLIENT_AUTHS)):
-            if getattr(self, name) not in choices:
-                return f"{name}={getattr(self, name)!r:.60} must be one of {', '.join(choices)}"
+        if wrong := _no_choice(self, grant=GRANTS, client_auth=CLIENT_AUTHS):
+            return wrong
         proofs = bool(self.client_secret) + bool(self.private_key_file)
         if self.is_machine and (not self.client_id or proofs != 1):
             return "client_credentials needs client_id, and one of client_secret and private_key_file"
@@ -124,14 +123,8 @@ class ServerSettings:
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ConfigError(f"{shown}: url={self.url!r:.80} must begin with http:// or https://.")
-        if self.transport not in TRANSPORTS:
-            raise ConfigError(
-                f"{shown}: transport={self.transport!r} must be one of {', '.join(TRANSPORTS)}."
-            )
-        if self.log_level not in LOG_LEVELS:
-            raise ConfigError(
-                f"{shown}: log_level={self.log_level!r:.60} must be one of {', '.join(LOG_LEVELS)}."
-            )
+        if wrong := _no_choice(self, transport=TRANSPORTS, log_level=LOG_LEVELS):
+            raise ConfigError(f"{shown}: {wrong}.")
         for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
@@ -165,6 +158,13 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
             )
         if wrong := mistyped(value, hint, name):
             return f"{wrong}, which is of the wrong kind"
+    return ""
+
+
+def _no_choice(settings: object, **choices: Sequence[str]) -> str:
+    for name, known in choices.items():
+        if getattr(settings, name) not in known:
+            return f"{name}={getattr(settings, name)!r:.60} must be one of {', '.join(known)}"
     return ""
 
 

@@ -40,7 +40,6 @@ _CONTEXT = TraceContextTextMapPropagator()
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _WATCHED = ("model", "summary", "memory", "tool")  # the effects that are spans, by their keys
 _WRITES = ":write"  # how the key of one ends that is none
-_KINDS = {names.CHAT: SpanKind.CLIENT}
 
 
 def is_on() -> bool:
@@ -81,8 +80,9 @@ class Tracing:
             await drive(state, kit)
             return
         run, parent, before = _Run(self, state, kit), parent_of(kit.metadata), state.usage
-        with run.span(names.INVOKE_AGENT, kit.name, run.about_agent(), parent) as (span, end):
-            await drive(state, run.kit())
+        about = {**run.model, **({names.AGENT: kit.name} if kit.name else {})}
+        with run.span(names.INVOKE_AGENT, kit.name, about, parent) as (span, end):
+            await drive(state, replace(kit, journal=run, emit=run.emit))
             used = state.usage
             end[names.INPUT_TOKENS] = used.prompt_tokens - before.prompt_tokens
             end[names.OUTPUT_TOKENS] = used.completion_tokens - before.completion_tokens
@@ -102,7 +102,7 @@ class _Run:
     """One run that is watched. It stands in the place of the run's journal and of its way out for events."""
 
     def __init__(self, tracing: Tracing, state: QueryState, kit: Kit) -> None:
-        self._tracing, self._state, self._kit = tracing, state, kit
+        self._tracing, self._state = tracing, state
         self._journal, self._emit = kit.journal, kit.emit
         self._redactor = kit.redactor or Redactor()
         self._made: dict[str, int] = {}  # spans, by their operation
@@ -112,22 +112,14 @@ class _Run:
         model = kit.options.get("model") or getattr(kit.client, "model", "")
         host, port = _tried(_place_of, client) or ("", 0)
         found = (provider for part, provider in names.PROVIDERS.items() if part in host)
-        self._model: dict[str, Any] = {names.PROVIDER: next(found, names.OPENAI)}
-        self._model |= {names.REQUEST_MODEL: str(model)} if model else {}
-        self._model |= {names.CONVERSATION: state.session_id} if state.session_id else {}
+        self.model: dict[str, Any] = {names.PROVIDER: next(found, names.OPENAI)}
+        self.model |= {names.REQUEST_MODEL: str(model)} if model else {}
+        self.model |= {names.CONVERSATION: state.session_id} if state.session_id else {}
         if host:
-            self._model |= {names.ADDRESS: host, names.PORT: port}
+            self.model |= {names.ADDRESS: host, names.PORT: port}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)  # all of a journal but its effects
-
-    def kit(self) -> Kit:
-        """The kit of the run, watched."""
-        return replace(self._kit, journal=self, emit=self.emit)
-
-    def about_agent(self) -> dict[str, Any]:
-        """What is known of the run."""
-        return {**self._model, **({names.AGENT: self._kit.name} if self._kit.name else {})}
 
     # -- spans ------------------------------------------------------------------------------------------
 
@@ -137,7 +129,8 @@ class _Run:
     ) -> Any:
         """A span around what one coroutine awaits, and never around a `yield` of an async generator."""
         attributes = {names.OPERATION: operation, **about}
-        start, kind = self._tracing.tracer.start_span, _KINDS.get(operation, SpanKind.INTERNAL)
+        start = self._tracing.tracer.start_span
+        kind = SpanKind.CLIENT if operation == names.CHAT else SpanKind.INTERNAL
         span = _tried(start, clean_text(f"{operation} {what}".strip()), parent, kind, _clean(attributes))
         span = INVALID_SPAN if span is None else span
         token, begun = context.attach(trace.set_span_in_context(span, parent)), time.monotonic()
@@ -209,8 +202,8 @@ class _Run:
         await self._emit(event)  # type: ignore[arg-type] # every event is one of the union
 
     async def _chat(self, run: Callable[[], Awaitable[T]]) -> T:
-        model = self._model.get(names.REQUEST_MODEL, "")
-        with self.span(names.CHAT, model, {**self._model, names.STREAM: True}) as (span, end):
+        model = self.model.get(names.REQUEST_MODEL, "")
+        with self.span(names.CHAT, model, {**self.model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
                 span.set_attributes(_tried(self._said) or {})
             self._asked, self._first = time.monotonic(), 0.0

@@ -46,6 +46,7 @@ from pure_agent_loop.support.paths import data_folder, private_folder
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
     from pure_agent_loop.mcp.serving.mounted import Mounted
+    from pure_agent_loop.mcp.serving.offer import Caller, Offer
 
 OPERATIONS = [
     *about.OPERATIONS,
@@ -145,14 +146,17 @@ def _mcp(
     if importlib.util.find_spec("mcp_types") is None:
         return None
     from pure_agent_loop.mcp.serving.mounted import Mounted
-    from pure_agent_loop.mcp.serving.offer import Caller, Offer
 
     def caller(context: Any) -> Caller:
+        from pure_agent_loop.mcp.serving.offer import Caller
+
         person: Person = context.request.scope["state"]["person"]
         operates = person.may("operate")
         return Caller(person.owns, person.new_session_id, may_call=operates, may_run=person.may("use"))
 
     def offer() -> Offer:
+        from pure_agent_loop.mcp.serving.offer import Offer  # it loads the SDK
+
         agents = {
             name: agent.clone(on_ask=None) if agent._kit.on_ask is ask_in_hub else agent
             for name, agent in named.items()

@@ -134,14 +134,15 @@ class Slash:
         custom = self._host.custom.all()
         if name in custom:
             return await self._host.custom.task(custom[name], words)
-        if ":" in name and (servers := await self._host.talk.servers()) is not None:
-            from pure_agent_loop.cli.protocols.mcp_talk import prompt_task
+        servers = await self._host.talk.servers() if ":" in name else None
+        if servers is not None and servers.get(name.partition(":")[0]) is not None:
+            from pure_agent_loop.mcp.mentions import with_all
 
-            return await prompt_task(servers, name, words)
+            return await with_all(servers, line, line.strip())
         if name in HABITS:
             self._host.say(in_words(HABITS[name]))
             return ""
-        meant = nearest(name, [*COMMANDS, *custom], 0.5)
+        meant = nearest(name, [each for each, _ in self.known()], 0.5)
         hint = chat_word("did_you_mean", name=meant[0]) if meant else ""
         self._host.say(chat_word("no_command", name=one_line(name, 40), hint=hint), "error")
         return ""

@@ -200,9 +200,9 @@ class Talk:
                 raise ready.error
             servers = await self.servers()
             if servers is not None and task is not None and "@" in typed:
-                from pure_agent_loop.mcp.mentions import with_resources
+                from pure_agent_loop.mcp.mentions import with_all
 
-                task = await with_resources(servers, task, typed)
+                task = await with_all(servers, task, typed)
             agent = self._agent()
             run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
             self.state = run.state

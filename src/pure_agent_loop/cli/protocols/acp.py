@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from pure_agent_loop.acp import (
     THROUGH_EDITOR,
+    Asked,
     Editor,
     EditorFiles,
     EditorShell,
@@ -129,9 +130,7 @@ class _Folders:
         return copy.deepcopy(argparse.Namespace(**{**usual, **vars(self._options)}))
 
     async def check(self) -> None:
-        """See `acp.Host`."""
         options = self.options()
-
         await in_thread(partial(configure, options, self._output, Path.home(), None))
         await in_thread(partial(_require_model, options))
 
@@ -142,7 +141,6 @@ class _Folders:
         servers: Sequence[Mapping[str, Any]],
         editor: Editor,
     ) -> tuple[str, _Session]:
-        """See `acp.Host`."""
         if session_id is not None and (
             not default_store().exists(check_session_id(session_id))
             or folder_of(default_store(), session_id) != str(folder)
@@ -160,7 +158,6 @@ class _Folders:
         return chosen, session
 
     async def sessions(self, folder: Path | None, start: int, count: int) -> list[Known]:
-        """See `acp.Host`."""
         store = default_store()
 
         def look() -> list[Known]:
@@ -171,7 +168,6 @@ class _Folders:
         return await in_thread(look)
 
     def delete(self, session_id: str) -> None:
-        """See `acp.Host`."""
         default_store().delete(check_session_id(session_id))
 
 
@@ -240,7 +236,6 @@ class _Session:
         vars(self._options).update(self._chosen)
 
     async def begin(self) -> None:
-        """See `acp.Work`."""
         if self._talk is None:
             asking = Asking(self._output, self._editor, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
@@ -283,7 +278,6 @@ class _Session:
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """See `acp.Work`."""
         modes = {"ask": say("mode_ask"), "auto": say("mode_auto")}
         modes |= {"plan": say("mode_plan"), "bypass": say("mode_bypass")}
         levels = dict.fromkeys(THINKING_LEVELS, "")
@@ -294,7 +288,6 @@ class _Session:
         }
 
     async def choose(self, option: str, value: str) -> None:
-        """See `acp.Work`."""
         self._chosen[_FIELDS[option]] = value
         vars(self._options).update(self._chosen)
         if option == "thought_level" and self._talk is not None:
@@ -303,61 +296,44 @@ class _Session:
     # -- work -------------------------------------------------------------------------------------------
 
     def run(self, task: str | None, media: Sequence[MediaItem]) -> AsyncGenerator[Event, None]:
-        """See `acp.Work`."""
         return self.talk.run(task, media)
 
     def stop(self) -> None:
-        """See `acp.Work`."""
         if self._talk is not None:
             self._talk.stop()
 
     async def close(self) -> None:
-        """See `acp.Work`."""
         if self._talk is not None:
             await self._talk.close()
 
     # -- questions --------------------------------------------------------------------------------------
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        """See `acp.Work`."""
         return suggest(self._options, request, ToolRegistry(self.shared.toolset.tools), None)
 
-    def question(self, request: PermissionRequest, *, has_diff: bool) -> str:
-        """See `acp.Work`."""
+    def asked(self, request: PermissionRequest) -> Asked:
+        found = planned_change(self._files, request.tool, request.args)
         data = {"tool": request.tool, "args": request.args, "reason": request.reason}
-        return question_text(data, IN_DIFF if has_diff else ())
-
-    def kinds(self, request: PermissionRequest) -> list[str]:
-        """See `acp.Work`."""
-        return kind_of(request.tool, request.args)
+        text = question_text(data, IN_DIFF if found else ())
+        return Asked(text, Planned(*found) if found else None, kind_of(request.tool, request.args))
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
-        """See `acp.Work`."""
         setattr(self._options, behavior, list(dict.fromkeys([*getattr(self._options, behavior), *rules])))
 
     def keep_rules(self, rules: list[str]) -> None:
-        """See `acp.Work`."""
         keep_rules(self.folder, rules)
-
-    def planned(self, tool: str, args: Mapping[str, Any]) -> Planned | None:
-        """See `acp.Work`."""
-        found = planned_change(self._files, tool, args)
-        return None if found is None else Planned(*found)
 
     # -- what there is ----------------------------------------------------------------------------------
 
     def history(self) -> Iterable[Entry]:
-        """See `acp.Work`."""
         return read_story(default_store().read(self._id).records).entries
 
     def commands(self) -> Iterable[tuple[str, str]]:
-        """See `acp.Work`."""
         own = [(name, in_words(COMMANDS[name])) for name in _COMMANDS]
         custom = [(name, each.about) for name, each in self.custom.all().items()]
         return [(_GOES_ON, say("goes_on")), *own, *custom]
 
     async def command(self, name: str, words: str) -> tuple[str, str | None, bool]:
-        """See `acp.Work`."""
         if name == _GOES_ON:
             return "", None, True
         self._said.clear()

@@ -8,8 +8,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from pure_agent_loop.cli.protocols.mcp_serve import add_serving, serve_here
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.servers import Written, every_written
 from pure_agent_loop.cli.toolset import workspace_of
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
@@ -64,22 +63,14 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
 def _add_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="begins the names of its tools")
     parser.add_argument("where", nargs="+", metavar="URL|COMMAND", help="put -- before a command")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for it; repeatable"
-    )
-    parser.add_argument(
-        "--inherit", action="append", default=[], metavar="NAME", help="a variable of yours that it gets"
-    )
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="for each request; repeatable"
-    )
-    parser.add_argument(
-        "--oauth",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="how to log in, such as client_id=... and client_secret='${SECRET}'; repeatable",
-    )
+    for name, form, meaning in (
+        ("env", "NAME=VALUE", "a variable for it"),
+        ("inherit", "NAME", "a variable of yours that it gets"),
+        ("header", "'NAME: VALUE'", "for each request"),
+        ("oauth", "NAME=VALUE", "how to log in, such as client_id=... and client_secret='${SECRET}'"),
+    ):
+        again = f"{meaning}; repeatable"
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=again)
     parser.add_argument("--sse", action="store_true", help="an older server, with Server-Sent Events")
     parser.add_argument(
         "--trusted", action="store_true", help="believe which of its tools it says to be harmless"
@@ -96,30 +87,28 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
         return _add(options, output)
     if options.action == "remove":
         return _remove(options.name, output)
+    if options.action is None:
+        return serve_here(options, output)
+    servers, workspace = _servers(options, output), workspace_of(options.workspace)
     if options.action == "list":
-        rows = _rows(_servers(options, output), workspace_of(options.workspace))
-        return _list(asyncio.run(rows), output, as_json=options.json)
-    if options.action in ("test", "login", "logout"):
-        servers = _servers(options, output)
-        if options.name not in servers:
-            raise ConfigError(f"There is no MCP server {options.name!r:.60}. See: pal mcp list")
-        if options.action == "logout":
-            _logged_out(options.name, servers[options.name].table, servers[options.name].shown)
-            output.say(f"the login of {options.name} is forgotten")
-            return DONE
-        settings = servers[options.name].settings(workspace_of(options.workspace))
-        if settings is None:
-            raise ConfigError(
-                f"The MCP server {options.name!r} is disabled in {servers[options.name].shown}."
-            )
-        if options.action == "login":
-            return _login(settings, output)
-        return asyncio.run(_test(settings, output, agrees=options.agree))
-    return serve_here(options, output)
+        return asyncio.run(_list(servers.values(), workspace, output, as_json=options.json))
+    if options.name not in servers:
+        raise ConfigError(f"There is no MCP server {options.name!r:.60}. See: pal mcp list")
+    written = servers[options.name]
+    if options.action == "logout":
+        _logged_out(options.name, written.table, written.shown)
+        output.say(f"the login of {options.name} is forgotten")
+        return DONE
+    settings = written.settings(workspace)
+    if settings is None:
+        raise ConfigError(f"The MCP server {options.name!r} is disabled in {written.shown}.")
+    if options.action == "login":
+        return _login(settings, output)
+    return asyncio.run(_test(settings, output, agrees=options.agree))
 
 
 def _add(options: argparse.Namespace, output: Output) -> int:
-    from pure_agent_loop.mcp.files import change_user, settings_of, user_path
+    from pure_agent_loop.mcp.files import NOT_SET, change_user, settings_of, user_path
 
     is_url = options.where[0].startswith(("http://", "https://"))
     if is_url and len(options.where) > 1:
@@ -137,24 +126,14 @@ def _add(options: argparse.Namespace, output: Output) -> int:
         table["oauth"]["redirect_port"] = int(port)
     table |= {"inherit": options.inherit} if options.inherit else {}
     table |= {"trusted": True} if options.trusted else {}
-    with contextlib.suppress(_UnsetError):
-        _check(settings_of, options.name, table, user_path())
-    _written(partial(change_user, lambda servers: servers.update({options.name: table})))
+    try:
+        settings_of(options.name, table, str(user_path()))
+    except ConfigError as error:
+        if NOT_SET not in str(error):  # it may be set when the server is used
+            raise
+    change_user(lambda servers: servers.update({options.name: table}))
     output.say(f"added {options.name} to {user_path()}; look at it: pal mcp test {options.name}")
     return DONE
-
-
-class _UnsetError(Exception):
-    """A variable is not set now; it may be when the server is used."""
-
-
-def _check(settings_of: Any, name: str, table: dict[str, Any], path: Path) -> None:
-    try:
-        settings_of(name, table, str(path))
-    except ConfigError as error:
-        if "which is not set" in str(error):
-            raise _UnsetError from None
-        raise
 
 
 def _pair(text: str, sign: str) -> tuple[str, str]:
@@ -173,7 +152,7 @@ def _remove(name: str, output: Output) -> int:
         raise ConfigError(f"{user_path()} has no server {name!r:.60}. See: pal mcp list")
     with contextlib.suppress(ConfigError):
         Approvals(_logged_out(name, table, str(user_path())).identity).forget()
-    _written(partial(change_user, lambda servers: servers.__delitem__(name)))
+    change_user(lambda servers: servers.__delitem__(name))
     output.say(f"removed {name}")
     return DONE
 
@@ -190,13 +169,6 @@ def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> ServerSettin
     return settings
 
 
-def _written(change: Any) -> None:
-    try:
-        change()
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
-
-
 def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
     from pure_agent_loop.cli.settings.apply import in_force
 
@@ -210,11 +182,8 @@ def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
     return every_written(options, workspace, questions, output)
 
 
-async def _rows(servers: dict[str, Written], workspace: Path) -> list[dict[str, Any]]:
-    return list(await asyncio.gather(*(_row(each, workspace) for each in servers.values())))
-
-
-def _list(rows: list[dict[str, Any]], output: Output, *, as_json: bool) -> int:
+async def _list(servers: Iterable[Written], workspace: Path, output: Output, *, as_json: bool) -> int:
+    rows = await asyncio.gather(*(_row(each, workspace) for each in servers))
     if as_json:
         output.json({"servers": rows})
         return DONE
@@ -288,7 +257,5 @@ def _login(settings: ServerSettings, output: Output) -> int:
 
 
 async def _looked_at(server: MCPServer) -> None:
-    from pure_agent_loop.tool import StepContext
-
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(server.every(StepContext()), LOOK_SECONDS)
+    with contextlib.suppress(ToolExecutionError, asyncio.TimeoutError):  # its state says what is wrong
+        await asyncio.wait_for(server.look(), LOOK_SECONDS)

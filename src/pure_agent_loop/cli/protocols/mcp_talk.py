@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.nearest import did_you_mean
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.mcp.mentions import with_all
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp import MCPServer, MCPServers
+    from pure_agent_loop.mcp import MCPServers
 
 
 async def lines_about(servers: MCPServers) -> list[str]:
@@ -27,17 +25,6 @@ async def lines_about(servers: MCPServers) -> list[str]:
         if state.state == "ready" and server.has_prompts:
             await server.prompts()
     return [*lines, *(f"`/{name}` {about}" for name, about in servers.known_prompts)]
-
-
-async def prompt_task(servers: MCPServers, name: str, words: str) -> str:
-    """The task that ``/SERVER:PROMPT WORDS`` stands for.
-
-    Raises:
-        ConfigError: There is no such server.
-        ServerError: It has no such prompt, or cannot be asked.
-    """
-    server, _, prompt = name.partition(":")
-    return await _named(servers, server).prompt(prompt, words.split())
 
 
 @contextmanager
@@ -56,11 +43,3 @@ def held(servers: MCPServers, task: str | None, typed: str) -> Iterator[str | No
         yield task if task is None or not typed else run_sync(with_all(servers, task, typed))
     finally:
         run_sync(servers.__aexit__())
-
-
-def _named(servers: MCPServers, name: str) -> MCPServer:
-    found = servers.get(name)
-    if found is None:
-        known = [each.name for each in servers.servers]
-        raise ConfigError(f"There is no MCP server {name!r:.60}.{did_you_mean(name, known)}")
-    return found

@@ -7,44 +7,34 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
+
 MOST_SUBSCRIBED = 1_000  # addresses of one connection
 _KEY = "pure_agent_loop.subscribed"
 
 
-class Changes:
+class Changes(InMemorySubscriptionBus):
     """Tells clients of changes, in the form that each version of the protocol has for it."""
 
     def __init__(self) -> None:
-        self._listeners: dict[object, Callable[[Any], None]] = {}
+        super().__init__()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listen: Any = None
+        self.listen = ListenHandler(self)  # of the protocol of 2026: its answer is the stream
 
     def tell(self, uri: str) -> None:
         """There is something new at an address; from any thread."""
-        if self._loop is not None and self._listeners:
+        if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there any more
-                self._loop.call_soon_threadsafe(self._deliver, uri)
+                self._loop.call_soon_threadsafe(self._publish, ResourceUpdated(uri=uri))
 
-    def _deliver(self, uri: str) -> None:
-        from mcp.shared.subscriptions import ResourceUpdated
+    def _publish(self, event: ServerEvent) -> None:
+        asyncio.ensure_future(self.publish(event))  # noqa: RUF006 - it never waits for anything
 
-        for each in list(self._listeners.values()):
-            each(ResourceUpdated(uri=uri))
-
-    def subscribe(self, listener: Callable[[Any], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Have a function called with each change; call what comes back to end that."""
-        self._loop, key = asyncio.get_running_loop(), object()
-        self._listeners[key] = listener
-        return lambda: self._listeners.pop(key, None) and None
-
-    async def listen(self, context: Any, params: Any) -> Any:
-        """Answer ``subscriptions/listen``, of the protocol of 2026: the answer is the stream."""
-        if self._listen is None:
-            from mcp.server.subscriptions import ListenHandler
-
-            bus: Any = self  # it only subscribes
-            self._listen = ListenHandler(bus)
-        return await self._listen(context, params)
+        self._loop = asyncio.get_running_loop()
+        return super().subscribe(listener)
 
     def add(self, context: Any, uri: str) -> None:
         """Answer ``resources/subscribe``, of the versions before.

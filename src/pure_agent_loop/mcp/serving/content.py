@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import mcp_types as types
 
 from pure_agent_loop.media import File, Image
 from pure_agent_loop.schema.outcome import ToolOutcome
@@ -25,75 +28,65 @@ def result_of(outcome: ToolOutcome, session: str = "") -> Any:
         outcome: What came of it.
         session: The session of the agent that did it; empty for none.
     """
-    from mcp_types import CallToolResult, ResourceLink, TextContent
-
     blocks = map(_block, outcome.parts or ())
-    content: list[Any] = [TextContent(type="text", text=outcome.text), *blocks]
+    content: list[Any] = [types.TextContent(type="text", text=outcome.text), *blocks]
     if session:
-        content.append(ResourceLink(type="resource_link", uri=f"{SESSIONS}{session}", name=session))
-    return CallToolResult(content=content, is_error=outcome.is_error)
+        content.append(types.ResourceLink(type="resource_link", uri=f"{SESSIONS}{session}", name=session))
+    return types.CallToolResult(content=content, is_error=outcome.is_error)
 
 
 def messages_of(outcome: ToolOutcome) -> list[Any]:
     """What a prompt gave, as messages of the user: one for each text, image and file."""
-    from mcp_types import PromptMessage, TextContent
-
     items = outcome.value if isinstance(outcome.value, (list, tuple)) else [outcome.value]
     if not any(isinstance(each, (Image, File)) for each in items):
         items = [outcome.text]
     blocks = [
         _block_of(each)
         if isinstance(each, (Image, File))
-        else TextContent(type="text", text=each if isinstance(each, str) else as_text(each))
+        else types.TextContent(type="text", text=each if isinstance(each, str) else as_text(each))
         for each in items
     ]
-    return [PromptMessage(role="user", content=each) for each in blocks]
+    return [types.PromptMessage(role="user", content=each) for each in blocks]
 
 
 def contents_of(uri: str, outcome: ToolOutcome) -> Any:
     """What a resource gave: a text, a file or an image; anything else is its JSON."""
-    from mcp_types import BlobResourceContents, TextResourceContents
-
     value = outcome.value
     if isinstance(value, File) and not value.is_text:
         data = base64.b64encode(value.read()).decode("ascii")
-        return BlobResourceContents(uri=uri, mime_type=value.type, blob=data)
+        return types.BlobResourceContents(uri=uri, mime_type=value.type, blob=data)
     if isinstance(value, Image):
         media_type, data = _data_of(value.to_part())
-        return BlobResourceContents(uri=uri, mime_type=media_type, blob=data)
+        return types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)
     is_plain = value is None or isinstance(value, str)
     media_type = value.type if isinstance(value, File) else "text/plain" if is_plain else "application/json"
-    return TextResourceContents(uri=uri, mime_type=media_type, text=outcome.text)
+    return types.TextResourceContents(uri=uri, mime_type=media_type, text=outcome.text)
 
 
 def _block_of(item: Image | File) -> Any:
-    from mcp_types import EmbeddedResource
-
     if isinstance(item, Image):
         return _block(item.to_part())
     part = item.to_part()
     if part["type"] != "text":
         return _block(part)
     text, name = ToolOutcome(str(part["text"]), value=item), item.name or Path(item.path or "file").name
-    return EmbeddedResource(type="resource", resource=contents_of(_uri_of(name), text))
+    return types.EmbeddedResource(type="resource", resource=contents_of(_uri_of(name), text))
 
 
 def _block(part: dict[str, Any]) -> Any:
     """A part of a message as a block of content."""
-    from mcp_types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent
-
     kind = part["type"]
     if kind == "input_audio":
         sound = part[kind]
-        return AudioContent(type="audio", data=sound["data"], mime_type=f"audio/{sound['format']}")
+        return types.AudioContent(type="audio", data=sound["data"], mime_type=f"audio/{sound['format']}")
     media_type, data = _data_of(part)
     if not media_type:  # an address: the client gets it as such
-        return TextContent(type="text", text=data)
+        return types.TextContent(type="text", text=data)
     if kind == "image_url":
-        return ImageContent(type="image", data=data, mime_type=media_type)
+        return types.ImageContent(type="image", data=data, mime_type=media_type)
     uri = _uri_of(str(part[kind].get("filename", "file")))
-    return EmbeddedResource(
-        type="resource", resource=BlobResourceContents(uri=uri, mime_type=media_type, blob=data)
+    return types.EmbeddedResource(
+        type="resource", resource=types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)
     )
 
 
@@ -107,6 +100,4 @@ def _data_of(part: dict[str, Any]) -> tuple[str, str]:
 
 
 def _uri_of(name: str) -> str:
-    from urllib.parse import quote
-
     return f"file:///{quote(name)}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.mcp.serving.offer import Offer
-from pure_agent_loop.mcp.serving.open_ids import OpenIds
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
+
+if TYPE_CHECKING:
+    from pure_agent_loop.mcp.serving.offer import Offer
 
 MOST_CONNECTIONS = 1_000  # sessions of the protocol; one that is not used for half an hour ends
 
@@ -46,10 +47,7 @@ class Mounted:
         await self._checked({**scope, "user": user}, receive, send)
 
     async def _own(self) -> None:
-        made = await run_in_thread(self._made)
-        if isinstance(made, Raised):
-            raise made.error
-        self._checked = OpenIds(made.handle_request)
+        made = await in_thread(self._made)
         async with made.run():
             self._ready.set()
             await self._stop.wait()
@@ -57,10 +55,14 @@ class Mounted:
     def _made(self) -> Any:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+        from pure_agent_loop.mcp.serving.open_ids import OpenIds
+
         self._offer = self._make()
-        return StreamableHTTPSessionManager(
+        made = StreamableHTTPSessionManager(
             self._offer.server(), max_request_body_size=self._max_body, max_sessions=MOST_CONNECTIONS
         )
+        self._checked = OpenIds(made.handle_request)
+        return made
 
     def session_changed(self, session: str) -> None:
         """There is something new in a session of an agent."""

@@ -12,7 +12,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
@@ -28,13 +33,11 @@ from pure_agent_loop.mcp.serving.published import Published, choices
 from pure_agent_loop.mcp.serving.questions import Asking, Turn, followed, set_level
 from pure_agent_loop.runs.handoff import tool_name
 from pure_agent_loop.schema.outcome import ToolOutcome
-from pure_agent_loop.sessions.store import check_session_id
+from pure_agent_loop.sessions.export import to_markdown
+from pure_agent_loop.sessions.store import SessionStore, check_session_id
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
-
-if TYPE_CHECKING:
-    from pure_agent_loop.sessions.store import SessionStore
 
 MOST_SESSIONS = MOST_VALUES = 100
 NO_RESOURCE, INVALID = -32002, -32602
@@ -109,17 +112,13 @@ class Offer:
 
     # -- tools ----------------------------------------------------------------------------------------
 
-    async def list_tools(self, context: Any, _: Any) -> Any:
-        """Answer ``tools/list``."""
-        from mcp_types import ListToolsResult
-
+    async def _list_tools(self, context: Any, _: Any) -> Any:
         caller = self._caller(context)
         found = [_described(each) for each in self.tools.values()] if caller.may_call else []
         found += [_as_tool(name, each) for name, each in self.agents.items()] if caller.may_run else []
-        return ListToolsResult(tools=found)
+        return types.ListToolsResult(tools=found)
 
-    async def call_tool(self, context: Any, params: Any) -> Any:
-        """Answer ``tools/call``."""
+    async def _call_tool(self, context: Any, params: Any) -> Any:
         caller, args = self._caller(context), params.arguments or {}
         asking = Asking(context, params.name, params.input_responses, tells=caller.may_call)
         try:
@@ -168,33 +167,24 @@ class Offer:
 
     # -- prompts --------------------------------------------------------------------------------------
 
-    async def list_prompts(self, context: Any, _: Any) -> Any:
-        """Answer ``prompts/list``."""
-        from mcp_types import ListPromptsResult
-
+    async def _list_prompts(self, context: Any, _: Any) -> Any:
         found = self._published.prompts.values() if self._caller(context).may_run else ()
-        return ListPromptsResult(prompts=[_as_prompt(each) for each in found])
+        return types.ListPromptsResult(prompts=[_as_prompt(each) for each in found])
 
-    async def get_prompt(self, context: Any, params: Any) -> Any:
-        """Answer ``prompts/get``."""
-        from mcp_types import GetPromptResult
-
+    async def _get_prompt(self, context: Any, params: Any) -> Any:
         prompt = self._published.prompts.get(params.name) if self._caller(context).may_run else None
         if prompt is None:
-            raise _refused(INVALID, f"There is no prompt {params.name!r:.80}.")
+            raise MCPError(INVALID, f"There is no prompt {params.name!r:.80}.")
         messages = await self._read(prompt, params.arguments or {}, context, INVALID, messages_of)
-        return GetPromptResult(description=prompt.description, messages=messages)
+        return types.GetPromptResult(description=prompt.description, messages=messages)
 
-    async def complete(self, context: Any, params: Any) -> Any:
-        """Answer ``completion/complete``: arguments of prompts, ids of sessions."""
-        from mcp_types import CompleteResult, Completion
-
+    async def _complete(self, context: Any, params: Any) -> Any:
         caller, begun = self._caller(context), params.argument.value
         values: list[str] = []
         if getattr(params.ref, "name", None) is not None:
             prompt = self._published.prompts.get(params.ref.name) if caller.may_run else None
             if prompt is None:
-                raise _refused(INVALID, f"There is no prompt {params.ref.name!r:.80}.")
+                raise MCPError(INVALID, f"There is no prompt {params.ref.name!r:.80}.")
             values = choices(prompt, params.argument.name)
         elif params.ref.uri.startswith(SESSIONS):
             values = await self._sessions(caller)
@@ -203,8 +193,8 @@ class Offer:
             values = [value for tool in same for value in choices(tool, params.argument.name)]
         found = [each for each in values if each.startswith(begun)]
         most = found[:MOST_VALUES]
-        return CompleteResult(
-            completion=Completion(values=most, total=len(found), has_more=len(found) > len(most))
+        return types.CompleteResult(
+            completion=types.Completion(values=most, total=len(found), has_more=len(found) > len(most))
         )
 
     async def _read(
@@ -215,44 +205,44 @@ class Offer:
         agent = self._agent or Agent(llm=OneCall("", {}))
         outcome = await _once(agent, tool, args, asking)
         if outcome.is_error:
-            raise _refused(code, outcome.text)
+            raise MCPError(code, outcome.text)
         try:
             return await in_thread(partial(form, outcome))
         except PureAgentLoopError as error:  # a file that is not there, an image that is none
-            raise _refused(code, safe_str(error)) from None
+            raise MCPError(code, safe_str(error)) from None
 
     # -- resources ------------------------------------------------------------------------------------
 
-    async def list_resources(self, context: Any, _: Any) -> Any:
-        """Answer ``resources/list``: the user's, and the newest sessions of the caller."""
-        from mcp_types import ListResourcesResult, Resource
-
+    async def _list_resources(self, context: Any, _: Any) -> Any:
+        """The user's, and the newest sessions of the caller."""
         caller = self._caller(context)
-        mine = [each for each in self._published.resources if caller.may_run and not each.is_template]
         found = [
-            Resource(uri=each.uri, name=each.tool.name, description=each.tool.description) for each in mine
+            types.Resource(uri=each.uri, name=each.tool.name, description=each.tool.description)
+            for each in self._published.resources
+            if caller.may_run and not each.is_template
         ]
-        return ListResourcesResult(
-            resources=found + [_session(each) for each in (await self._sessions(caller))[:MOST_SESSIONS]]
-        )
+        sessions = (await self._sessions(caller))[:MOST_SESSIONS]
+        found += [
+            types.Resource(uri=f"{SESSIONS}{each}", name=each, mime_type="text/markdown") for each in sessions
+        ]
+        return types.ListResourcesResult(resources=found)
 
-    async def list_templates(self, context: Any, _: Any) -> Any:
-        """Answer ``resources/templates/list``."""
-        from mcp_types import ListResourceTemplatesResult, ResourceTemplate
-
+    async def _list_templates(self, context: Any, _: Any) -> Any:
         caller = self._caller(context)
-        mine = [each for each in self._published.resources if caller.may_run and each.is_template]
-        found = [(each.uri, each.tool.name, each.tool.description) for each in mine]
-        templates = [ResourceTemplate(uri_template=a, name=b, description=c) for a, b, c in found]
-        session = ResourceTemplate(
+        found = [
+            types.ResourceTemplate(
+                uri_template=each.uri, name=each.tool.name, description=each.tool.description
+            )
+            for each in self._published.resources
+            if caller.may_run and each.is_template
+        ]
+        sessions = types.ResourceTemplate(
             uri_template=f"{SESSIONS}{{id}}", name="session", mime_type="text/markdown"
         )
-        return ListResourceTemplatesResult(resource_templates=[*templates, session])
+        return types.ListResourceTemplatesResult(resource_templates=[*found, sessions])
 
-    async def read_resource(self, context: Any, params: Any) -> Any:
-        """Answer ``resources/read``: a session as Markdown, or what the user's function gives."""
-        from mcp_types import ReadResourceResult, TextResourceContents
-
+    async def _read_resource(self, context: Any, params: Any) -> Any:
+        """A session as Markdown, or what the user's function gives."""
         uri, caller = str(params.uri), self._caller(context)
         self._check_readable(uri, caller)
         if not uri.startswith(SESSIONS):
@@ -260,19 +250,17 @@ class Offer:
             assert found is not None
             resource, args = found
             form = partial(contents_of, uri)
-            return ReadResourceResult(
+            return types.ReadResourceResult(
                 contents=[await self._read(resource.tool, args, context, NO_RESOURCE, form)]
             )
-        from pure_agent_loop.sessions.export import to_markdown
-
         session = uri.removeprefix(SESSIONS)
         try:
             records = await asyncio.to_thread(lambda: self._store.read(session).records)
         except (LookupError, PureAgentLoopError):
-            raise _refused(NO_RESOURCE, "There is no such resource.") from None
+            raise MCPError(NO_RESOURCE, "There is no such resource.") from None
         text = to_markdown(records, session)
-        return ReadResourceResult(
-            contents=[TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
         )
 
     def _is_readable(self, uri: str, caller: Caller) -> bool:
@@ -282,7 +270,7 @@ class Offer:
 
     def _check_readable(self, uri: str, caller: Caller) -> None:
         if not self._is_readable(uri, caller):
-            raise _refused(NO_RESOURCE, "There is no such resource.")
+            raise MCPError(NO_RESOURCE, "There is no such resource.")
 
     async def _sessions(self, caller: Caller) -> list[str]:
         listed = await asyncio.to_thread(self._store.list) if caller.may_call else []
@@ -294,26 +282,20 @@ class Offer:
         """Tell who subscribed to a session that there is something new in it."""
         self._changes.tell(f"{SESSIONS}{session}")
 
-    async def subscribe(self, context: Any, params: Any) -> Any:
-        """Answer ``resources/subscribe``."""
-        from mcp_types import EmptyResult
-
+    async def _subscribe(self, context: Any, params: Any) -> Any:
         self._check_readable(str(params.uri), self._caller(context))
         try:
             self._changes.add(context, str(params.uri))
         except ValueError as error:
-            raise _refused(INVALID, str(error)) from None
-        return EmptyResult()
+            raise MCPError(INVALID, str(error)) from None
+        return types.EmptyResult()
 
-    async def unsubscribe(self, context: Any, params: Any) -> Any:
-        """Answer ``resources/unsubscribe``."""
-        from mcp_types import EmptyResult
-
+    async def _unsubscribe(self, context: Any, params: Any) -> Any:
         self._changes.remove(context, str(params.uri))
-        return EmptyResult()
+        return types.EmptyResult()
 
-    async def listen(self, context: Any, params: Any) -> Any:
-        """Answer ``subscriptions/listen``: of what the caller may read."""
+    async def _listen(self, context: Any, params: Any) -> Any:
+        """Of what the caller may read."""
         caller, asked = self._caller(context), params.notifications
         uris = [each for each in asked.resource_subscriptions or () if self._is_readable(str(each), caller)]
         wanted = asked.model_copy(update={"resource_subscriptions": uris})
@@ -321,33 +303,28 @@ class Offer:
 
     def server(self) -> Any:
         """It as a server of the SDK."""
-        from mcp.server.lowlevel import Server
-        from mcp_types import SetLevelRequestParams
-
         hush()
         made: Any = Server(
             "pure-agent-loop",
             version=__version__,
-            on_list_tools=self.list_tools,
-            on_call_tool=self.call_tool,
-            on_list_prompts=self.list_prompts,
-            on_get_prompt=self.get_prompt,
-            on_completion=self.complete,
-            on_list_resources=self.list_resources,
-            on_list_resource_templates=self.list_templates,
-            on_read_resource=self.read_resource,
-            on_subscribe_resource=self.subscribe,
-            on_unsubscribe_resource=self.unsubscribe,
-            on_subscriptions_listen=self.listen,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._listen,
         )
-        made.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
+        made.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
         return made
 
 
 async def serve_stdio(offer: Offer) -> None:
     """Serve on standard input and output, until the input ends. Nothing else may write there."""
-    from mcp.server.stdio import stdio_server
-
     server = offer.server()
     async with stdio_server() as streams, checked_lines(*streams) as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
@@ -373,44 +350,25 @@ def _of_one_tool(agent: Agent) -> Agent:
     return agent.clone(permission_rules=rules, system_prompt="")
 
 
-def _refused(code: int, message: str) -> Exception:
-    from mcp.shared.exceptions import MCPError
-
-    return MCPError(code=code, message=message)
-
-
 def _described(tool: Tool) -> Any:
-    from mcp_types import Tool as MCPTool
-    from mcp_types import ToolAnnotations
-
-    hints = ToolAnnotations(
+    hints = types.ToolAnnotations(
         read_only_hint=tool.read_only,
         destructive_hint=None if tool.read_only else bool(tool.destructive),
         idempotent_hint=tool.idempotent,
     )
     schema = {"type": "object", "properties": {}, **tool.parameters}
-    return MCPTool(name=tool.name, description=tool.description, input_schema=schema, annotations=hints)
+    return types.Tool(name=tool.name, description=tool.description, input_schema=schema, annotations=hints)
 
 
 def _as_prompt(tool: Tool) -> Any:
-    from mcp_types import Prompt, PromptArgument
-
     required = tool.parameters.get("required", ())
     arguments = [
-        PromptArgument(name=name, description=field.get("description"), required=name in required)
+        types.PromptArgument(name=name, description=field.get("description"), required=name in required)
         for name, field in tool.parameters.get("properties", {}).items()
     ]
-    return Prompt(name=tool.name, description=tool.description, arguments=arguments)
+    return types.Prompt(name=tool.name, description=tool.description, arguments=arguments)
 
 
 def _as_tool(name: str, agent: Agent) -> Any:
-    from mcp_types import Tool as MCPTool
-
     about = f"Give a task to the agent {name}. {agent.description}".strip()
-    return MCPTool(name=name, description=about, input_schema=_TASK)
-
-
-def _session(session: str) -> Any:
-    from mcp_types import Resource
-
-    return Resource(uri=f"{SESSIONS}{session}", name=session, mime_type="text/markdown")
+    return types.Tool(name=name, description=about, input_schema=_TASK)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from typing_extensions import Self
 
 NO_JSON, NO_REQUEST = -32700, -32600
 _FIRST = "The first request is 'initialize', or one of the protocol of 2026 with its _meta."
@@ -30,8 +34,6 @@ async def checked_lines(reading: Any, writing: Any) -> AsyncIterator[tuple[Any, 
         reading: Of what the client sends.
         writing: Of what it is sent.
     """
-    import anyio
-
     lines = _Lines(writing)
     forward, passed = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as group:
@@ -87,17 +89,14 @@ class _Lines:
 
 
 def _has_version(message: Any) -> bool:
-    from mcp_types import PROTOCOL_VERSION_META_KEY
-
     meta = (message.params or {}).get("_meta")
-    return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
+    return isinstance(meta, dict) and types.PROTOCOL_VERSION_META_KEY in meta
 
 
 def _error(number: Any, code: int, text: str) -> Any:
-    from mcp.shared.message import SessionMessage
-    from mcp_types import ErrorData, JSONRPCError
-
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text)))
+    return SessionMessage(
+        types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=text))
+    )
 
 
 class OpenIds:
@@ -113,36 +112,28 @@ class OpenIds:
         if scope["method"] != "POST" or session is None:
             await self._app(scope, receive, send)
             return
-        body = await _body(receive)
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return
         number = _id_of(body)
         key = (session, str(number))
         if number is not None and key in self._open:
-            await _refuse(send, number)
+            error = {"code": NO_REQUEST, "message": _in_use(number)}
+            said = json.dumps({"jsonrpc": "2.0", "id": number, "error": error})
+            await Response(said, 400, media_type="application/json")(scope, receive, send)
             return
         if number is not None:
             self._open.add(key)
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Any:
+            return messages.pop() if messages else await receive()
+
         try:
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, again, send)
         finally:
             self._open.discard(key)
-
-
-async def _body(receive: Any) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body"):
-            return b"".join(parts)
-
-
-def _again(body: bytes, receive: Any) -> Any:
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_one() -> Any:
-        return messages.pop() if messages else await receive()
-
-    return next_one
 
 
 def _id_of(body: bytes) -> Any:
@@ -152,11 +143,3 @@ def _id_of(body: bytes) -> Any:
     except (ValueError, RecursionError):
         return None
     return found.get("id") if isinstance(found, dict) and "method" in found else None
-
-
-async def _refuse(send: Any, number: Any) -> None:
-    error = {"code": NO_REQUEST, "message": _in_use(number)}
-    body = json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 400, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -7,10 +7,13 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
+
+import mcp_types as types
 
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import AnyEvent, EventType
+from pure_agent_loop.mcp.connection import is_modern
 from pure_agent_loop.mcp.serving.changes import connection_of
 from pure_agent_loop.mcp.words import say
 from pure_agent_loop.permissions import Permission, PermissionRequest
@@ -33,24 +36,17 @@ _LEVELS = {
 
 async def set_level(context: Any, params: Any) -> Any:
     """Answer ``logging/setLevel``, of the versions before 2026: from then on the client hears of runs."""
-    from mcp_types import EmptyResult
-
     connection_of(context).state[_LEVEL] = params.level
-    return EmptyResult()
+    return types.EmptyResult()
 
 
 def _wanted(context: Any, level: str) -> bool:
     """Whether a client wants messages of a level. One that has not said so wants none."""
-    from typing import get_args
-
-    from mcp_types import LOG_LEVEL_META_KEY, LoggingLevel
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        least = (context.meta or {}).get(LOG_LEVEL_META_KEY)
+    if is_modern(context):
+        least = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
     else:
         least = connection_of(context).state.get(_LEVEL)
-    levels = get_args(LoggingLevel)
+    levels = get_args(types.LoggingLevel)
     return {least, level} <= set(levels) and levels.index(level) >= levels.index(least)
 
 
@@ -90,12 +86,6 @@ class Asking:
         self._told = 0
 
     @property
-    def _is_modern(self) -> bool:
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    @property
     def _can_ask(self) -> bool:
         capabilities = self._context.session.client_capabilities
         return capabilities is not None and capabilities.elicitation is not None
@@ -106,7 +96,7 @@ class Asking:
         Raises:
             ToolExecutionError: The client cannot ask.
         """
-        if not self._can_ask or self._is_modern:  # where a call is made again with the answers
+        if not self._can_ask or is_modern(self._context):  # where a call is made again with the answers
             raise ToolExecutionError(say("mcp_nobody"))
         found = await self._context.session.elicit_form(question, schema, self._context.request_id)
         return found.content or {} if found.action == "accept" else None
@@ -116,7 +106,7 @@ class Asking:
         if not self._can_ask:
             return Permission("deny", say("mcp_nobody"))
         is_open = current_call() is not None and request.args.keys() == {"question"}
-        if not self._is_modern:
+        if not is_modern(self._context):
             before = self.turn if current_call() is None else None  # nothing was begun
             if before is not None:
                 before.leave()
@@ -135,14 +125,11 @@ class Asking:
 
     def input_required(self) -> Any:
         """What the client is to ask before it calls again."""
-        from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
-
-        return InputRequiredResult(
-            input_requests={
-                key: ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=_ALLOW))
-                for key, text in self.wanted.items()
-            }
-        )
+        requests: dict[str, Any] = {}
+        for key, text in self.wanted.items():
+            form = types.ElicitRequestFormParams(message=text, requested_schema=_ALLOW)
+            requests[key] = types.ElicitRequest(params=form)
+        return types.InputRequiredResult(input_requests=requests)
 
     async def tell(self, event: AnyEvent) -> None:
         """Tell of progress, and write log messages, as far as the client wants to hear of them."""
@@ -158,12 +145,10 @@ class Asking:
             await self._log(level, text)
 
     async def _log(self, level: str, text: str) -> None:
-        from mcp_types import LoggingMessageNotification, LoggingMessageNotificationParams
-
-        about = LoggingMessageNotificationParams.model_validate(
+        about = types.LoggingMessageNotificationParams.model_validate(
             {"level": level, "logger": self._name, "data": clean_text(text)}
         )
-        message = LoggingMessageNotification(params=about)
+        message = types.LoggingMessageNotification(params=about)
         await self._context.session.send_notification(message, self._context.request_id)
 
 

@@ -14,22 +14,29 @@ from pathlib import Path
 
 from pure_agent_loop.support.paths import data_folder
 
-_VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".husky", ".githooks")
-_AGENTS = (".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor")
+# At the top of a workspace a sandbox protects them too, and more than these it does not: each name that is
+# missing there costs a mount.
+_AT_TOP = (
+    *(".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor"),
+    *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
+    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
+)
+PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", *_AT_TOP)  # of `.git` what runs, so that commits work
+
+_VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
 _SHELLS = (
-    *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".envrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
-    *(".logout", ".xprofile", ".xinitrc", ".xsession", "config.fish", "profile.ps1"),
+    *(".bash_login", ".bash_logout", ".bash_aliases", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc"),
+    *(".tcshrc", ".login", ".logout", ".xprofile", ".xinitrc", ".xsession", "config.fish", "profile.ps1"),
     "Microsoft.PowerShell_profile.ps1",
 )
 _EDITORS = (
-    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json"),
+    *(".fleet", ".devcontainer", ".devcontainer.json"),
     *(".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el"),
     *(".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".Rprofile"),
 )
 _HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 
-PROTECTED: tuple[str, ...] = (*_VERSION_CONTROL, *_AGENTS, *_SHELLS, *_EDITORS, *_HOME)
+PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
 """A name is protected at any depth, with everything in it; one with slashes where these names follow."""
 
 _GIT_SHORT = "git~1"  # what Windows also calls .git

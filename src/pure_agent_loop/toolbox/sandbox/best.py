@@ -13,10 +13,10 @@ from typing import Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import ELSEWHERE, find_program
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock
 from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap, check_root, resolved_folders
 from pure_agent_loop.toolbox.sandbox.launch import Sandbox, Start, Unconfined, reaper_argv
-from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
 from pure_agent_loop.toolbox.sandbox.system_files import public_paths
 
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
@@ -84,7 +84,7 @@ def best_sandbox(
     name: str = "auto",
     network: bool = False,
     readable: Sequence[str | os.PathLike[str]] = (),
-    protected: Sequence[str] = PROTECTED,
+    protected: Sequence[str] = PROTECTED_IN_SANDBOX,
 ) -> Sandbox:
     """The strongest sandbox that works here; its `why` says why it is no stronger one.
 

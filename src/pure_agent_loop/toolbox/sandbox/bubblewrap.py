@@ -10,8 +10,9 @@ from pathlib import Path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
-from pure_agent_loop.toolbox.sandbox.protect import PROTECTED, Protected
+from pure_agent_loop.toolbox.sandbox.protect import Protected
 from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS, private_paths
 
 HOME = "/home/sandbox"
@@ -51,7 +52,7 @@ class Bubblewrap:
         *,
         network: bool = False,
         readable: Sequence[str | os.PathLike[str]] = (),
-        protected: Sequence[str] = PROTECTED,
+        protected: Sequence[str] = PROTECTED_IN_SANDBOX,
         program: str = "",
         nested: bool = False,
     ) -> None:

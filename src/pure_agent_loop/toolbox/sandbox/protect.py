@@ -22,16 +22,9 @@ from pathlib import Path, PurePath
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.paths import data_folder
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.words import say
 
-# What other programs run or obey without being asked, at the top of a workspace: a choice of those in
-# `protected.PROTECTED`, since each missing one costs a mount. Of `.git` only what runs, so that commits work.
-PROTECTED = (
-    *(".git/hooks", ".git/config", ".husky"),
-    *(".pal", "pal.toml", ".agents", ".mcp.json", ".claude"),
-    *(".vscode", ".idea", ".envrc"),
-    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
-)
 MOST_FILES, MOST_BYTES = 1_000, 10_000_000  # of what is protected: more is not put back
 _ASIDE = ".changed-during-a-command"
 
@@ -49,7 +42,7 @@ class Protected:
         ConfigError: A name leads outside.
     """
 
-    def __init__(self, root: Path, names: Sequence[str] = PROTECTED) -> None:
+    def __init__(self, root: Path, names: Sequence[str] = PROTECTED_IN_SANDBOX) -> None:
         self._root = root
         for name in names:
             parts = PurePath(name).parts

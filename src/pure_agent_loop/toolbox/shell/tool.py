@@ -17,13 +17,13 @@ from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
 from pure_agent_loop.toolbox.sandbox.environment import check_variables, clean_environment, still_variables
 from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.own_tools import joined, missing, shown_for, user_path, variables_for
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
-from pure_agent_loop.toolbox.sandbox.protect import PROTECTED
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 from pure_agent_loop.toolbox.shell.reasons import say as why
@@ -70,7 +70,7 @@ class Shell:
         env: Mapping[str, str] | None = None,
         path: Sequence[str] = (),
         readable: Sequence[str] = (),
-        protected: Sequence[str] = PROTECTED,
+        protected: Sequence[str] = PROTECTED_IN_SANDBOX,
         limits: Limits | None = None,
         any_folder: bool = False,
     ) -> None:
