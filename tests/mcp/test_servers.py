@@ -213,8 +213,8 @@ def listens(port):
     [
         ({}, "needs one of command"),
         ({"command": ["x"], "url": "http://a"}, "needs one of command"),
-        ({"command": "x"}, "command='x' must be a list"),
-        ({"url": "ftp://a"}, "must begin with http"),
+        ({"command": "x"}, "command is 'x'; command must be a list of texts"),
+        ({"url": "ftp://a"}, "must be http:// or https://"),
         ({"url": "http://a", "env": {"A": "b"}}, "env is for servers that are started"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers is for servers that are reached"),
         ({"command": ["x"], "name": "a b"}, "a name has at most 32"),

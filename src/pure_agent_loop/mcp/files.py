@@ -23,6 +23,10 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _INPUT = "${input:"  # what VS Code asks for itself
 
 
+class UnsetError(ConfigError):
+    """A variable is not set."""
+
+
 def user_path() -> Path:
     """Where the user's own servers stand."""
     return data_folder() / "mcp.json"
@@ -65,11 +69,15 @@ def settings_of(
     """
     where = f"{shown}: {name!r:.60}"
     _check_names(table, FIELDS, "a server", where)
-    if table.get("disabled") is True:
+    if not isinstance(is_off := table.get("disabled", False), bool):
+        raise ConfigError(f"{where}: disabled is {is_off!r:.60}; it must be true or false.")
+    if is_off:
         return None
     kind = table.get("type", "http" if "url" in table else "stdio")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise ConfigError(f"{where}: type={kind!r:.60} must be one of {', '.join(_TYPES)}.")
+    if (other := "url" if kind == "stdio" else "command") in table:
+        raise ConfigError(f"{where}: type={kind!r} is for servers without {other}; leave one of them out.")
     command, args = table.get("command", ""), table.get("args", [])
     if not isinstance(command, str) or not isinstance(args, list):
         raise ConfigError(f"{where}: command must be text, and args a list.")
@@ -82,7 +90,7 @@ def settings_of(
         words = _filled([command, *args] if command else args, where, environ)
         return ServerSettings(name, command=words, **given)
     except ConfigError as error:
-        raise ConfigError(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
+        raise type(error)(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
 
 
 def _oauth(about: Mapping[str, Any], where: str) -> OAuth:
@@ -111,7 +119,7 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
     def fill(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
         if name not in environ and default is None:
-            raise ConfigError(f"{where} needs the variable {name}, which is not set.")
+            raise UnsetError(f"{where} needs the variable {name}, which is not set.")
         return environ.get(name) or default or ""
 
     return _VARIABLE.sub(fill, value)

@@ -29,9 +29,12 @@ class LoginNeededError(ServerError):
     """Nobody has logged in, or the login has run out."""
 
 
-def forget(settings: ServerSettings) -> None:
-    """Log out, here."""
-    Kept(settings).forget()
+def forget(settings: ServerSettings) -> bool:
+    """Log out, here; whether there was a login."""
+    kept = Kept(settings)
+    found = kept.exists
+    kept.forget()
+    return found
 
 
 async def kept_login(settings: ServerSettings) -> Any:
@@ -59,20 +62,22 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
         ServerError: It did not work.
     """
     await load_sdk()
-    forget(settings)
-    async with asking_browser(settings, tell) as auth:
+    kept = Kept(settings, anew=True)
+    async with asking_browser(settings, tell, kept) as auth:
         connection = Connection(settings, dict, lambda: auth, lambda: None, start_timeout=LOGIN_SECONDS)
         try:
             await connection.client()
         finally:
             await connection.close()
-    if not (kept := Kept(settings)).exists:
+    if not await kept.get_tokens():
         raise ServerError(say("mcp_login_failed", error="the server wants none"))
     return kept.place
 
 
 @contextlib.asynccontextmanager
-async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) -> AsyncIterator[Any]:
+async def asking_browser(
+    settings: ServerSettings, tell: Callable[[str], None], kept: Kept
+) -> AsyncIterator[Any]:
     """Puts a login into requests, and lets a person log in when one is wanted; see `log_in`."""
     codes: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     wanted = 0 if settings.oauth is None else settings.oauth.redirect_port
@@ -101,7 +106,7 @@ async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) 
         return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
     async with listener:
-        yield await _provider(settings, Kept(settings), here, redirect, callback)
+        yield await _provider(settings, kept, here, redirect, callback)
 
 
 async def _answer(reader: Any, writer: Any, codes: asyncio.Queue[dict[str, str]]) -> None:

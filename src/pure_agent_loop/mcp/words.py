@@ -19,6 +19,15 @@ say = Sentences(
             "MCP 服务器 '{server}' 现已可用，其 {count} 个工具可从下一步起调用。",
         ),
         "mcp_no_program": ("There is no program {program!r}.", "没有程序 {program!r}。"),
+        "mcp_one_word": (
+            "There is no program {program!r}. A command is one word; what follows it belongs into args.",
+            "没有程序 {program!r}。command 只写程序名；其余各词写进 args。",
+        ),
+        "mcp_no_folder": (
+            "There is no folder {folder!r} to start it in.",
+            "没有启动所用的文件夹 {folder!r}。",
+        ),
+        "mcp_cannot_start": ("{program!r} cannot be started: {error}.", "无法启动 {program!r}：{error}。"),
         "mcp_start_timeout": (
             "It did not answer within {seconds:g} seconds.",
             "它在 {seconds:g} 秒内没有应答。",
