@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -171,6 +172,23 @@ def test_a_server_of_tools_that_the_editor_names(editor, tmp_path):
     editor.updates.clear()
     assert editor.prompt(session, "find it") == "end_turn"
     assert "the key is under the mat" in editor.text
+
+
+def test_a_server_that_an_editor_names_goes_before_one_of_the_settings(editors, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"my-places": {"command": "no-such-program"}}}))
+    (tmp_path / "server.py").write_text(SERVER)
+    env = [{"name": "WHERE", "value": "here"}]
+    named = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "env": env}
+    editor = editors(more={"PURE_AGENT_LOOP_HOME": str(home)})
+    folder = tmp_path / "project"
+    folder.mkdir()
+    asked = {"cwd": str(folder), "mcpServers": [{**named, "name": "a b"}, {**named, "name": "a-b"}]}
+    assert "have the name 'a-b'" in editor.error("session/new", asked)["error"]["message"]
+    session = editor("session/new", cwd=str(folder), mcpServers=[{**named, "name": "my places"}])["sessionId"]
+    assert editor.prompt(session, "hello") == "end_turn"
+    assert "'my-places' of your settings, as the editor names one so" in str(editor.updates)
 
 
 def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):

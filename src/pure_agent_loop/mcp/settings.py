@@ -187,4 +187,9 @@ def default_name(command: Sequence[str], url: str) -> str:
     found = (
         (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
     )
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", found).strip("-_")[:32] or "server"
+    return as_name(found)
+
+
+def as_name(text: str) -> str:
+    """A name that a server may have, of what it is called elsewhere."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-_")[:32] or "server"
