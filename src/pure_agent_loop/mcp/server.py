@@ -394,12 +394,15 @@ class MCPServer:
         items = [item for each in found.messages for item in items_of(each.content)]
         return "\n\n".join(each if isinstance(each, str) else repr(each) for each in items)
 
-    async def complete(self, prompt: str, argument: str, begun: str) -> Sequence[str]:
-        """What an argument of a prompt may go on to, by what was typed of it."""
+    async def complete(
+        self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
+    ) -> Sequence[str]:
+        """What an argument of a prompt may go on to, by what was typed of it and of those before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)
-        found = await self._ask(lambda client: client.complete(reference, {"name": argument, "value": begun}))
+        given = {"name": argument, "value": begun}
+        found = await self._ask(lambda client: client.complete(reference, given, dict(before or {})))
         return [one_line(each) for each in found.completion.values[:MOST_LISTED]]
 
     async def ping(self) -> None:
