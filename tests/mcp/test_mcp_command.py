@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conversations import idle
-from tests.cli.screens import ENTER
+from tests.cli.screens import ENTER, ESC
 from tests.cli.terminal import Terminal
 
 from pure_agent_loop.cli import main
@@ -268,6 +268,19 @@ def test_a_question_of_a_server_is_answered_at_the_terminal(pal):
         terminal.until("completed")
         terminal.close()
         assert "accept: colour='blue' count=7" in seen_by(server)[0]
+
+
+def test_a_question_of_a_server_ends_when_the_person_stops_the_call(pal, chat):
+    pal("mcp", "add", "bad", "--", *BAD_COMMAND, "questions_in_questions", str(pal.workspace / "starts"))
+    screen = chat([call("mcp__bad__work"), "Good morning to you."], "chat", "--permission-mode", "auto")
+    screen.until("Type a task")
+    screen.type("go" + ENTER)
+    screen.until("wants to know")
+    screen.type(ESC)
+    screen.until("cancelled")
+    idle(screen)
+    screen.type("hello" + ENTER)
+    screen.until("Good morning to you.")
 
 
 def test_prompts_and_resources_in_a_run(pal):
