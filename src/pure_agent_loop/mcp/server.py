@@ -390,7 +390,13 @@ class MCPServer:
         names = next((args for each, _, args in await self.prompts() if each == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []
         args = dict(zip(names, filter(None, values), strict=False))
-        found = await self._ask(lambda client: client.get_prompt(name, args))
+        try:
+            found = await self._ask(lambda client: client.get_prompt(name, args))
+        except ServerError as error:
+            if len(args) == len(names):
+                raise
+            shown = one_line(" ".join(names).upper())
+            raise ServerError(say("mcp_prompt_takes", error=error.message, names=shown)) from error
         items = [item for each in found.messages for item in items_of(each.content)]
         return "\n\n".join(each if isinstance(each, str) else repr(each) for each in items)
 

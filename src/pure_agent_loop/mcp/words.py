@@ -72,6 +72,7 @@ say = Sentences(
             "无法使用 MCP 服务器 '{server}'。{why}",
         ),
         "mcp_refused": ("The MCP server '{server}' refuses: {error}", "MCP 服务器 '{server}' 拒绝：{error}"),
+        "mcp_prompt_takes": ("{error} Its arguments: {names}.", "{error} 其参数：{names}。"),
         "mcp_no_text": ("(the tool gave no result)", "（工具没有给出结果）"),
         "mcp_no_base64": ("[{kind} that is no valid base64]", "［{kind}：不是有效的 base64］"),
         "mcp_link": ("[resource {uri}{about}]", "［资源 {uri}{about}］"),
