@@ -169,9 +169,9 @@ def test_a_picture_that_the_model_cannot_see_is_said(editors, tmp_path, server):
     session = editor.open(tmp_path)
     image = {"type": "image", "mimeType": "image/png", "data": picture()}
     text = {"type": "text", "text": "hello"}
-    answer = editor.error("session/prompt", {"sessionId": session, "prompt": [text, image]})
-    assert "no image input" in answer["error"]["message"]
-    assert editor.prompt(session, "/model scripted") == "end_turn"  # the picture stays in the history
+    assert editor.prompt(session, text, image) == "end_turn"
+    said = " ".join(str(each) for each in editor.of("agent_thought_chunk"))
+    assert "this model takes no image input" in said
     assert editor.prompt(session, "hello") == "end_turn"
 
 
@@ -195,6 +195,23 @@ def test_a_server_of_tools_that_the_editor_names(editor, tmp_path):
     editor.updates.clear()
     assert editor.prompt(session, "find it") == "end_turn"
     assert "the key is under the mat" in editor.text
+
+
+def test_a_server_that_an_editor_names_goes_before_one_of_the_settings(editors, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"my-places": {"command": "no-such-program"}}}))
+    (tmp_path / "server.py").write_text(SERVER)
+    env = [{"name": "WHERE", "value": "here"}]
+    named = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "env": env}
+    editor = editors(more={"PURE_AGENT_LOOP_HOME": str(home)})
+    folder = tmp_path / "project"
+    folder.mkdir()
+    asked = {"cwd": str(folder), "mcpServers": [{**named, "name": "a b"}, {**named, "name": "a-b"}]}
+    assert "have the name 'a-b'" in editor.error("session/new", asked)["error"]["message"]
+    session = editor("session/new", cwd=str(folder), mcpServers=[{**named, "name": "my places"}])["sessionId"]
+    assert editor.prompt(session, "hello") == "end_turn"
+    assert "'my-places' of your settings, as the editor names one so" in str(editor.updates)
 
 
 def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):

@@ -19,6 +19,7 @@ import httpx2
 
 from pure_agent_loop import Agent
 from pure_agent_loop.mcp import MCPServer, OAuth
+from pure_agent_loop.mcp.kept import Kept
 from pure_agent_loop.mcp.login import asking_browser
 from pure_agent_loop.testing import ScriptedLLM, call
 
@@ -104,9 +105,8 @@ async def exchanged(audience: str, resource: str) -> str:
 async def login_for(url: str) -> Any:
     """What puts the login into requests."""
     if "idp_id_token" not in CONTEXT:
-        async with asking_browser(
-            MCPServer(url=url, name="suite", oauth=oauth_for(url)).settings, print
-        ) as auth:
+        settings = MCPServer(url=url, name="suite", oauth=oauth_for(url)).settings
+        async with asking_browser(settings, print, Kept(settings)) as auth:
             yield auth
         return
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider

@@ -222,6 +222,17 @@ def test_a_login_that_was_refused_or_has_run_out_is_a_sentence(place, tmp_path):
     assert "pal mcp login locked" in lost
 
 
+def test_a_login_that_fails_leaves_the_one_before_in_force(place):
+    async def work(server):
+        await log_in(server.settings, browse)
+        place.says_yes = False
+        with pytest.raises(ServerError, match="You said no"):
+            await log_in(server.settings, browse)
+        return await used(server)
+
+    assert "opened" in place.during(work)
+
+
 def test_whom_somebody_has_registered_logs_in_under_that_name(place):
     async def work(_):
         server = place.server(client_id="app", client_secret="s:3 cret", issuer=place.url)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.conversations import idle
-from tests.cli.screens import ENTER
+from tests.cli.screens import ENTER, ESC
 from tests.cli.terminal import Terminal
 
 from pure_agent_loop.cli import main
+from pure_agent_loop.cli.exits import INTERRUPTED
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.testing import ScriptedServer, call
 
@@ -93,6 +95,13 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
         (["add", "a b", "--", "x"], "at most 32 letters"),
         (["add", "x", "http://a", "b"], "with one URL"),
         (["add", "x", "--env", "A", "--", "y"], "must be NAME=VALUE"),
+        (["add", "x", "ftp://a/mcp"], "url='ftp://a/mcp' must be http:// or https://, with a host"),
+        (["add", "x", "https:///mcp"], "with a host"),
+        (["add", "x", "localhost:80/mcp"], "with a host"),
+        (["add", "x", "--sse", "--", "y"], "--sse is for a server with a URL"),
+        (["add", "x", "--cwd", "/no/where", "--", "y"], "is no folder"),
+        (["add", "x", "y", "--flag"], "Put -- before the command of a server"),
+        (["add", "x", "http://a", "--oauth", "redirect_port=b"], "redirect_port must be a whole number"),
         (["add", "x", "http://a", "--oauth", "who=b"], "'who' is no field of oauth. Known: grant, client_id"),
         (["add", "x", "http://a", "--oauth", "client_secret=b"], "'x': oauth: client_secret and private_key"),
         (["test", "none"], "There is no MCP server"),
@@ -101,6 +110,65 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
 def test_what_cannot_be_done_is_refused(here, words, why):
     code, _, err = here(*words)
     assert (code, why in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["--", "no-such-program"], "there is no program 'no-such-program' on the PATH"),
+        (["--", "./mine"], "for one of a folder, give its full path"),
+        (["--", sys.executable, "mine"], "it does not start in this folder, so it will not find 'mine'"),
+        (["--cwd", ".", "--", sys.executable, "mine"], ""),
+        (["http://a", "--header", "A: ${NO_SUCH}"], "needs the variable NO_SUCH, which is not set"),
+    ],
+)
+def test_who_adds_a_server_is_told_what_will_not_work(here, pal, words, note):
+    (pal.workspace / "mine").touch()
+    code, _, err = here("add", "clock", *words)
+    assert (code, note in err, "but " in err) == (0, True, bool(note)), err
+    assert "wrote clock anew" in here("add", "clock", *words)[2]
+    assert "Did you mean clock?" in here("remove", "clok")[2]
+
+
+WRONG = {
+    '{"command": "no such program"}': "A command is one word; what follows it belongs into args.",
+    '{"command": "/"}': "'/' cannot be started: Permission denied.",
+    '{"command": "python", "cwd": "/no/where"}': "There is no folder '/no/where' to start it in.",
+    '{"command": "x", "timeout": "5"}': "timeout is '5'; timeout must be a number",
+    '{"command": "x", "trusted": "yes"}': "trusted is 'yes'; trusted must be true or false",
+    '{"command": "x", "disabled": "true"}': "disabled is 'true'; it must be true or false",
+    '{"command": "x", "env": {"A": 5}}': "env['A'] is 5; env must be a table of texts",
+    '{"command": "x", "allow": "read_*"}': "allow is 'read_*'; allow must be a list of texts",
+    '{"url": "http://a", "oauth": "yes"}': "oauth is 'yes'; oauth must be a table",
+    '{"command": "x", "type": "sse"}': "type='sse' is for servers without command",
+    '{"url": "http://a", "type": "stdio"}': "type='stdio' is for servers without url",
+    '{"command": "sleep", "args": ["100"], "start_timeout": 0.1}': "It did not answer within 0.1 seconds.",
+}
+
+
+def test_a_server_that_is_written_wrong_or_does_not_answer_says_so_in_one_sentence(pal, here):
+    servers = {f"s{number}": json.loads(text) for number, text in enumerate(WRONG)}
+    home(pal).mkdir(parents=True, exist_ok=True)
+    (home(pal) / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    _, out, err = here("list", "--json")
+    listed = json.loads(out)["servers"]
+    assert (err, [each["state"] for each in listed]) == ("", ["failed"] * len(WRONG))
+    for each, why in zip(listed, WRONG.values(), strict=True):
+        assert why in each["error"]
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_is_starting(pal, tmp_path):
+    fifo = tmp_path / "started"
+    os.mkfifo(fifo)
+    program = f"open({str(fifo)!r}, 'w').write('x'); input()"
+    servers = {"mute": {"command": sys.executable, "args": ["-c", program], "start_timeout": 3600}}
+    home(pal).mkdir(parents=True, exist_ok=True)
+    (home(pal) / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    process = pal.start("mcp", "test", "mute")
+    fifo.read_text()  # it runs now, and says nothing
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
 
 
 EDITORS = {
@@ -200,6 +268,19 @@ def test_a_question_of_a_server_is_answered_at_the_terminal(pal):
         terminal.until("completed")
         terminal.close()
         assert "accept: colour='blue' count=7" in seen_by(server)[0]
+
+
+def test_a_question_of_a_server_ends_when_the_person_stops_the_call(pal, chat):
+    pal("mcp", "add", "bad", "--", *BAD_COMMAND, "questions_in_questions", str(pal.workspace / "starts"))
+    screen = chat([call("mcp__bad__work"), "Good morning to you."], "chat", "--permission-mode", "auto")
+    screen.until("Type a task")
+    screen.type("go" + ENTER)
+    screen.until("wants to know")
+    screen.type(ESC)
+    screen.until("cancelled")
+    idle(screen)
+    screen.type("hello" + ENTER)
+    screen.until("Good morning to you.")
 
 
 def test_prompts_and_resources_in_a_run(pal):

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from pure_agent_loop import Agent, ConfigError, EventType
+from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.mcp import MCPServer, MCPServers, OAuth
 from pure_agent_loop.mcp.server import REQUEST_META
 from pure_agent_loop.permissions import Permission
@@ -109,6 +110,8 @@ def test_roots_resources_and_prompts(loop, good):
     assert "refuses" in seen[4]
     assert loop.run_until_complete(good.prompts()) == [("greet", "Greets somebody.", ["who"])]
     assert loop.run_until_complete(good.prompt("greet", ["Ann", "Lee"])) == "Greet Ann Lee kindly."
+    with pytest.raises(ToolExecutionError, match=r"Its arguments: WHO\.$"):
+        loop.run_until_complete(good.prompt("greet"))
 
 
 def test_a_tool_that_a_server_learns_is_there_in_the_next_step(loop, good):
@@ -213,8 +216,8 @@ def listens(port):
     [
         ({}, "needs one of command"),
         ({"command": ["x"], "url": "http://a"}, "needs one of command"),
-        ({"command": "x"}, "command='x' must be a list"),
-        ({"url": "ftp://a"}, "must begin with http"),
+        ({"command": "x"}, "command is 'x'; command must be a list of texts"),
+        ({"url": "ftp://a"}, "must be http:// or https://"),
         ({"url": "http://a", "env": {"A": "b"}}, "env is for servers that are started"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers is for servers that are reached"),
         ({"command": ["x"], "name": "a b"}, "a name has at most 32"),

@@ -132,6 +132,10 @@ def test_a_look_starts_a_server_and_says_what_it_has_or_why_not(pal_serve):
         assert good["prompts"]
         assert dead["state"] == "failed"
         assert "no luck" in dead["error"]
+        words = [["An"], ["B"], ["x"], ["Ann", "B"]]
+        asked = [{"prompt": "greet", "words": each} for each in words] + [{"prompt": "none", "words": [""]}]
+        ends = [client.post("/api/agents/default/servers/good/complete", json=each).json() for each in asked]
+        assert [each["values"] for each in ends] == [["Ann", "Anton"], ["Bea"], [], [], []]
         missing = [f"/api/agents/{each}/look" for each in ("default/servers/none", "none/servers/good")]
         assert [client.post(each).status_code for each in missing] == [404, 404]
 
@@ -207,10 +211,16 @@ def test_servers_are_shown_tested_and_suggested(pal_serve, visit, about):
     options.get_by_text("WHO Greets somebody.").wait_for()
     there.shot(f"prompts-{name}")
     options.first.click()
-    message.press_sequentially("Ada")
+    options.get_by_text("Bea").wait_for()  # what the argument may be
+    message.press_sequentially("An")
+    expect(options).to_have_text(["Ann", "Anton"], use_inner_text=True)
+    there.shot(f"endings-{name}")
+    message.press("ArrowDown")
+    message.press("Tab")
+    assert message.input_value() == "/good:greet Anton "
     message.press("Enter")
     there.wait(".answer")
-    assert pal_serve.model.requests[-1].body["messages"][-1]["content"] == "Greet Ada kindly."
-    assert there.texts(".bubble") == ["/good:greet Ada"]
+    assert pal_serve.model.requests[-1].body["messages"][-1]["content"] == "Greet Anton kindly."
+    assert there.texts(".bubble") == ["/good:greet Anton"]
     width = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert width <= 0

@@ -378,14 +378,41 @@ def test_a_refusal_of_images_is_learned(words):
     )
 
 
-def test_an_image_of_the_user_is_not_taken_away_in_silence():
-    def refusing(*_):
-        return status(400, "image_url is not supported")
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (400, "image_url is not supported"),
+        (400, "messages[0].content must be a string"),
+        (400, "Bad Request"),
+        (404, "No endpoints found that support image input"),
+        (500, "image input is not supported - hint: you may need to provide the mmproj"),
+    ],
+)
+def test_an_image_of_the_user_that_is_refused_is_left_out_and_said(code, words):
+    def refusing(messages, *_):
+        return status(code, words) if "image_url" in json.dumps(messages) else answer("I cannot see it.")
 
     with ScriptedServer(refusing) as server:
-        result = Agent("m", "k", server.base_url).run("What is it?", media=[png()])
-    assert result.stop_reason == "error"
-    assert "image_url is not supported" in result.error
+        conversation = Agent("m", "k", server.base_url).conversation()
+        results = [conversation.send_sync("What is it?", media=[png()]), conversation.send_sync("Well?")]
+        sent = [each.body["messages"] for each in server.requests]
+        kept = conversation.messages
+    assert [each.content for each in results] == ["I cannot see it."] * 2
+    said = [[each.message for each in of_type(result.events, EventType.NOTICE)] for result in results]
+    assert [sum("left out" in each and words in each for each in notices) for notices in said] == [1, 0]
+    assert ["image_url" in json.dumps(each) for each in sent] == [True, False, False]
+    assert "left out: you cannot take it here" in sent[-1][1]["content"]
+    assert "image_url" in json.dumps(kept)  # another model may take it
+
+
+def test_an_image_that_was_not_the_reason_is_not_left_out():
+    answers = [status(400, "no"), status(400, "no"), "Seen."]
+    with ScriptedServer(answers) as server:
+        agent = Agent("m", "k", server.base_url)
+        results = [agent.run("What is it?", media=[png()]) for _ in range(2)]
+        sent = [json.dumps(each.body) for each in server.requests]
+    assert [each.stop_reason for each in results] == ["error", "completed"]
+    assert ["image_url" in each for each in sent] == [True, False, True]
 
 
 def test_media_take_pdf_and_sound(tmp_path):

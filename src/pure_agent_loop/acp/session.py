@@ -141,7 +141,7 @@ class Session:
             raise RpcError(INVALID_REQUEST, "This session works on a prompt already; cancel it first.")
         task, media = read_prompt(blocks, self.work.folder)
         self._is_stopped = False
-        self._updates = updates = Updates(self.work, self.tell, self.note if self._has_notices else None)
+        self._updates = updates = Updates(self.work, self.tell, self.note)
         choices = self.choices
         try:
             name, words = first_word(blocks)

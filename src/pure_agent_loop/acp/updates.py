@@ -58,7 +58,7 @@ class Updates:
     Args:
         work: What goes on; it says what calls would change.
         tell: Sends an update.
-        note: Shows a notice; None if the editor has none.
+        note: Shows a notice; None where nobody is told.
     """
 
     def __init__(self, work: Work, tell: Tell, note: Callable[[str], Awaitable[None]] | None) -> None:

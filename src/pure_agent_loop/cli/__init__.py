@@ -36,6 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED
+    except KeyboardInterrupt:  # a command takes a moment to load
+        Output().say("stopped")
+        return INTERRUPTED
     output = Output(colour=getattr(options, "theme", "") != "plain")
     try:
         for name in SECRET_VARIABLES:

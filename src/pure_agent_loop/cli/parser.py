@@ -50,6 +50,9 @@ _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'
 
 
+_DASHES = " Put -- before the command of a server."
+
+
 class _Parser(argparse.ArgumentParser):
     inner: argparse.ArgumentParser | None = None  # of the command that is named
 
@@ -66,7 +69,8 @@ class _Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized"):
             known = {each for parser in (self, self.inner or self) for each in _options(parser)}
             hints = (did_you_mean(each, known, most=2) for each in re.findall(r"--[\w-]+", message))
-            return "".join(dict.fromkeys(hints))
+            meant = "".join(dict.fromkeys(hints))
+            return meant or (_DASHES if self.inner and self.inner.prog.endswith(" mcp") else "")
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         return did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""
 

@@ -170,6 +170,8 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
         data: `tool`, `args` and `reason`.
         hidden: Arguments that are shown in another way.
     """
+    if data["args"] == {"question": data["reason"]}:  # a tool at work wants to know something
+        return f"{say('wants', tool=one_line(data['tool']))}\n  {blanks_shown(_as_json(data['reason']))}"
     reason = f" ({one_line(data['reason'])})" if data["reason"] else ""
     lines = [say("asks", tool=one_line(data["tool"]), reason=reason)]
     # As JSON each argument is one line, so that no text can pass for another argument.

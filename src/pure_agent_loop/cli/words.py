@@ -30,6 +30,7 @@ _SENTENCES: Pairs = {
         "它可以读取 {folder}，改动任何内容之前都会先询问；{shell}。",
     ),
     "asks": ("the model wants to call {tool}{reason}", "模型要调用 {tool}{reason}"),
+    "wants": ("{tool} wants to know:", "{tool} 想知道："),
     "next": (
         'Next: pal "Which files are here?"  Settings: pal init  All else: pal --help',
         '下一步：pal "这里有哪些文件？"  设置：pal init  其余：pal --help',

@@ -7,12 +7,13 @@ so an error that repeats teaches nothing twice, and one of another kind is repor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
+from pure_agent_loop.llm.messages import Message, is_media, mark_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
 
@@ -204,7 +205,7 @@ _TEXT_ONLY = re.compile(
 
 
 def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    """What came out of tools and is no text. The user's own is sent again: the refusal stands."""
+    """What came out of tools and is no text; for the user's own see `without_media`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
     takes = MEDIA_KINDS if profile.takes is None else profile.takes
@@ -218,6 +219,36 @@ def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | No
     left = tuple(kind for kind in takes if kind not in refused)
     what = f"{' and '.join(refused)} out of tools is said in words"
     return Lesson(replace(profile, takes=left), what)
+
+
+_OF_MEDIA = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
+
+
+def without_media(messages: Iterable[Message], error: LLMError) -> frozenset[int]:
+    """What to leave out of a refused request: its images and files, if they may be why it was refused.
+
+    A refusal that speaks of them is about them if the user has sent any, and one that nothing else is
+    learned from may be: else a session whose history holds a picture could not go on.
+
+    Args:
+        messages: The history, without what was left out before.
+        error: The refusal; one whose words teach something is not asked about.
+
+    Returns:
+        Their marks; see `mark_of`.
+    """
+    if error.kind not in (*_KINDS, "not_found") or not (
+        error.kind == "bad_request" or _OF_MEDIA.search(error.said)
+    ):
+        return frozenset()
+    parts = [part for each in messages if isinstance(each.get("content"), list) for part in each["content"]]
+    return frozenset(mark_of(part) for part in parts if part["type"] in MEDIA_KINDS.values())
+
+
+def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
+    """Whether a refusal speaks of images or files, and the user has sent some."""
+    own = any(isinstance(each.get("content"), list) and not is_media(each) for each in messages)
+    return own and _OF_MEDIA.search(error.said) is not None
 
 
 _STREAM_NEEDED = re.compile(

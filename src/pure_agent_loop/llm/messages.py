@@ -99,6 +99,31 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
     return {**message, "content": text_of(content) if is_text else content}
 
 
+def without_refused(message: Message, refused: frozenset[int]) -> Message:
+    """A message with words in the place of what a server has refused.
+
+    Args:
+        refused: The marks of the parts; see `mark_of`.
+    """
+    content = message.get("content")
+    if not isinstance(content, list) or refused.isdisjoint(map(mark_of, content)):
+        return message
+    said = [
+        {"type": "text", "text": say("media_refused", what=part_words(part))}
+        if mark_of(part) in refused
+        else part
+        for part in content
+    ]
+    return {**message, "content": text_of(said) if all(part["type"] == "text" for part in said) else said}
+
+
+def mark_of(part: Mapping[str, Any]) -> int:
+    """A mark of the data or the address that an image or a file is; a text works its hash out once."""
+    inner = part.get(part["type"])
+    found = inner if isinstance(inner, Mapping) else {}
+    return hash(found.get("url") or found.get("file_data") or found.get("data"))
+
+
 def text_of(content: str | list[dict[str, Any]]) -> str:
     """The text of a message's content, without other parts such as images."""
     if isinstance(content, str):

@@ -22,6 +22,7 @@ from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.messages import without_refused
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, chosen_fields, profile_for
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, get
@@ -92,6 +93,7 @@ class OpenAIClient(BaseLLMClient):
         self._guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = (
             weakref.WeakKeyDictionary()
         )
+        self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
         self._props: Any = None
         self._said_window: int | None = None
         if prepared:
@@ -184,6 +186,8 @@ class OpenAIClient(BaseLLMClient):
         """
         profile = self.profile
         stream = stream and options.get("stream") is not False
+        if self._refused:
+            messages = [without_refused(each, self._refused) for each in messages]
         body: dict[str, Any] = {"model": self.model, "messages": adapt_messages(messages, profile)}
         if tools:
             body["tools"] = adapt_tools(tools, profile)
@@ -215,6 +219,7 @@ class OpenAIClient(BaseLLMClient):
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and read its answer; if it is refused for a reason we can learn from, once more."""
+        tried: frozenset[int] = frozenset()
         for lessons in range(MOST_LESSONS, -1, -1):
             profile, begun, answer = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
@@ -228,8 +233,12 @@ class OpenAIClient(BaseLLMClient):
                 await answer.drain()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is raised below
                 failure = self._translated(error)
-                notice = None if begun or not lessons else self._learn(profile, body, failure, options)
+                notice = None
+                if not begun and lessons and isinstance(failure, LLMError):
+                    notice, left = self._learn(profile, body, failure, options, messages)
+                    tried |= left
                 if notice is None:
+                    self._refused -= tried  # they were not why
                     raise failure  # noqa: B904 - it has its cause
             else:
                 return
@@ -239,24 +248,35 @@ class OpenAIClient(BaseLLMClient):
             yield notice
 
     def _learn(
-        self, profile: Profile, body: Mapping[str, Any], error: Exception, options: Mapping[str, Any]
-    ) -> Delta | None:
-        """Change the profile after a refusal, if it says how.
+        self,
+        profile: Profile,
+        body: Mapping[str, Any],
+        error: LLMError,
+        options: Mapping[str, Any],
+        messages: list[dict[str, Any]],
+    ) -> tuple[Delta | None, frozenset[int]]:
+        """Change the profile after a refusal, if it says how; or leave images and files out, and say which.
 
         Raises:
             LLMError: It refuses what a caller has set.
         """
-        if not isinstance(error, LLMError):
-            return None
-        from pure_agent_loop.llm.lessons import learn  # not before a server refuses something
+        from pure_agent_loop.llm import lessons  # not before a server refuses something
 
         if self.profile is not profile:
-            return Delta()  # another request has learned something meanwhile
-        lesson = learn(profile, body, error, self._chosen(profile, options))
-        if lesson is None:
-            return None
-        self.profile = lesson.profile
-        return Delta(notice=f"From now on {lesson.what}: the server refused it ({shorten(error.said, 200)}).")
+            return Delta(), frozenset()  # another request has learned something meanwhile
+        said = shorten(error.said, 200)
+        media = lessons.without_media(messages, error) - self._refused
+        if not (media and lessons.is_about_own_media(messages, error)):
+            lesson = lessons.learn(profile, body, error, self._chosen(profile, options))
+            if lesson is not None:
+                self.profile = lesson.profile
+                notice = f"From now on {lesson.what}: the server refused it ({said})."
+                return Delta(notice=notice), frozenset()
+        if not media:
+            return None, media
+        self._refused |= media
+        what = "so they are left out of what is sent, and the model is told so"
+        return Delta(notice=f"The server refuses images or files that are here ({said}), {what}."), media
 
     def _translated(self, error: Exception) -> Exception:
         """The error as an `LLMError` if it is one of the request, without secrets that a server repeated."""

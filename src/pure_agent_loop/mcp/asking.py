@@ -31,19 +31,33 @@ _NO = ("no", "n", "false", "0", "否")
 _YES = ("yes", "y", "true", "1", "是")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Call:
-    """A call that is made: what the server asks comes from elsewhere, and belongs to it."""
+    """A call that is made: what the server asks comes from elsewhere, and belongs to it, and ends with it."""
 
     run: RunContext[Any]
     context: Context
     logs: Iterator[int] = field(default_factory=count)
     questions: Iterator[int] = field(default_factory=count)
+    is_over: bool = False
+    asked: asyncio.Future[str] | None = None
 
     async def ask(self, question: str) -> str:
-        if next(self.questions) >= MOST_QUESTIONS:
+        if self.is_over or next(self.questions) >= MOST_QUESTIONS:
             raise ToolExecutionError(say("mcp_nobody"))
-        return await self.context.run(asyncio.ensure_future, self.run.ask(question))
+        self.asked = asked = self.context.run(asyncio.ensure_future, self.run.ask(question))
+        try:
+            await asyncio.wait({asked})
+        finally:
+            asked.cancel()
+        if asked.cancelled():
+            raise ToolExecutionError(say("mcp_nobody"))
+        return asked.result()
+
+    def end(self) -> None:
+        self.is_over = True
+        if self.asked is not None:
+            self.asked.cancel()
 
 
 class Asking:
@@ -70,6 +84,7 @@ class Asking:
             yield
         finally:
             self._calls.remove(call)
+            call.end()
 
     def callbacks(self) -> dict[str, Any]:
         """As the SDK's client takes them."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import importlib.util
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pure_agent_loop._version import __version__
@@ -27,6 +30,7 @@ PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # for what a program said at its end to come in
 _CLOSED = -32000  # the SDK's code for a connection that is over
 _ERROR_CHARS = 500
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")  # says nothing to people
 _MOST_SAID = 10_000  # characters of a log message
 
 
@@ -156,7 +160,7 @@ class Connection:
         for task in self._checks:
             task.cancel()
         if life is not None:
-            life.ending.tell()
+            life.end()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(life.task)
 
@@ -225,6 +229,7 @@ class _Life:
         self.ending = Ending(tell=self._over.set)
         self.client: Any = None
         self.is_counted = False
+        self._timer = asyncio.get_running_loop().call_later(start_timeout, self._give_up)
         self.task = asyncio.create_task(self._own())
 
     @property
@@ -244,12 +249,11 @@ class _Life:
         )
 
     async def _own(self) -> None:
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
         follower: asyncio.Task[None] | None = None
         try:
             async with AsyncExitStack() as stack:
                 self.client = await self._make(stack, self.ending)
-                timer.cancel()
+                self._timer.cancel()
                 self.begun.set()
                 follower = asyncio.ensure_future(self._follow(self.client))
                 await self._over.wait()
@@ -260,13 +264,23 @@ class _Life:
         except BaseException as error:  # noqa: BLE001 - whatever comes out of the SDK ends this, and only this
             self.ending.because(reason_of(error, self._settings, self.ending.hint))
         finally:
-            timer.cancel()
+            self._timer.cancel()
             self.client = None
             self.ending.tell()
             self.begun.set()
 
+    def end(self) -> None:
+        """End it; one that has not begun is not waited for."""
+        self.ending.because(say("mcp_closed"))
+        if not self.begun.is_set():
+            self._abandon()
+
     def _give_up(self) -> None:
         self.ending.because(say("mcp_start_timeout", seconds=self._seconds))
+        self._abandon()
+
+    def _abandon(self) -> None:
+        self._timer.cancel()  # what is closed now is not disturbed again
         self.begun.set()  # who waits need not wait until it is closed
         self.task.cancel()
 
@@ -331,13 +345,13 @@ def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") ->
     while found := getattr(leaf, "exceptions", None):  # a group: the first is as good as any
         leaf = found[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
-    text = one_line(safe_str(leaf), _ERROR_CHARS) or type(leaf).__name__
+    text = _NUMBER.sub("", one_line(safe_str(leaf), _ERROR_CHARS)) or type(leaf).__name__
     if isinstance(leaf, ServerError):
         return leaf.message
     if isinstance(leaf, (MissingExtraError, TooLargeError)):
         return text
     if isinstance(leaf, OSError) and settings.command:
-        return say("mcp_no_program", program=settings.command[0]) if leaf.errno == 2 else text  # ENOENT
+        return _not_started(leaf, settings)
     if kinds & {"OAuthFlowError", "OAuthTokenError", "OAuthRegistrationError"}:
         return say("mcp_login_failed", error=text)
     if hint and kinds & {"HTTPStatusError", "MCPError"}:
@@ -347,6 +361,15 @@ def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") ->
     if "ValidationError" in kinds:
         return say("mcp_protocol", error=one_line(_first_problem(leaf), _ERROR_CHARS))
     return text
+
+
+def _not_started(error: OSError, settings: ServerSettings) -> str:
+    program = settings.command[0]
+    if error.errno != errno.ENOENT:
+        return say("mcp_cannot_start", program=program, error=error.strerror or error)
+    if settings.cwd and not Path(settings.cwd).is_dir():  # the system does not say what it did not find
+        return say("mcp_no_folder", folder=settings.cwd)
+    return say("mcp_one_word" if " " in program.strip() else "mcp_no_program", program=program)
 
 
 def _first_problem(error: Any) -> str:

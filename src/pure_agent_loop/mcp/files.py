@@ -20,8 +20,11 @@ _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHtt
 _SAME = [each.name for each in fields(ServerSettings) if each.name not in ("name", "command", "transport")]
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
-NOT_SET = "which is not set"  # of a variable
 _INPUT = "${input:"  # what VS Code asks for itself
+
+
+class UnsetError(ConfigError):
+    """A variable is not set."""
 
 
 def user_path() -> Path:
@@ -66,11 +69,15 @@ def settings_of(
     """
     where = f"{shown}: {name!r:.60}"
     _check_names(table, FIELDS, "a server", where)
-    if table.get("disabled") is True:
+    if not isinstance(is_off := table.get("disabled", False), bool):
+        raise ConfigError(f"{where}: disabled is {is_off!r:.60}; it must be true or false.")
+    if is_off:
         return None
     kind = table.get("type", "http" if "url" in table else "stdio")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise ConfigError(f"{where}: type={kind!r:.60} must be one of {', '.join(_TYPES)}.")
+    if (other := "url" if kind == "stdio" else "command") in table:
+        raise ConfigError(f"{where}: type={kind!r} is for servers without {other}; leave one of them out.")
     command, args = table.get("command", ""), table.get("args", [])
     if not isinstance(command, str) or not isinstance(args, list):
         raise ConfigError(f"{where}: command must be text, and args a list.")
@@ -83,7 +90,7 @@ def settings_of(
         words = _filled([command, *args] if command else args, where, environ)
         return ServerSettings(name, command=words, **given)
     except ConfigError as error:
-        raise ConfigError(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
+        raise type(error)(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
 
 
 def _oauth(about: Mapping[str, Any], where: str) -> OAuth:
@@ -112,7 +119,7 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
     def fill(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
         if name not in environ and default is None:
-            raise ConfigError(f"{where} needs the variable {name}, {NOT_SET}.")
+            raise UnsetError(f"{where} needs the variable {name}, which is not set.")
         return environ.get(name) or default or ""
 
     return _VARIABLE.sub(fill, value)

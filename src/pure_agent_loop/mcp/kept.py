@@ -30,9 +30,11 @@ class Kept:
 
     Args:
         settings: Which server.
+        anew: What was kept so far is not used, and stays until there are other tokens.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, *, anew: bool = False) -> None:
+        self._new: dict[str, Any] | None = {} if anew else None
         self._settings, self._oauth = settings, settings.oauth
         self._path = data_folder() / "mcp" / "logins" / f"{settings.identity}.json"
         self._context: Any = None
@@ -113,6 +115,8 @@ class Kept:
         await in_thread(partial(self._write, changed))
 
     def _read(self) -> dict[str, Any]:
+        if self._new is not None:
+            return self._new
         found = self._plain_file()
         if _IN_RING in found:
             ring = _ring()
@@ -129,8 +133,13 @@ class Kept:
         return _object(self._path.read_bytes()) if self._path.exists() else {}
 
     def _write(self, changed: dict[str, Any]) -> None:
+        whole = {**self._read(), **changed, "for": self._whose}
+        if self._new is not None:
+            self._new = whole
+            if "tokens" not in whole:
+                return
         private_folder(self._path.parent)
-        text = json.dumps({**self._read(), **changed, "for": self._whose})
+        text = json.dumps(whole)
         if _is_in_ring(self._settings.identity, text):
             text = json.dumps({_IN_RING: True})
         change_file(self._path, lambda _: text.encode())  # made as a file of mode 0600

@@ -29,9 +29,12 @@ class LoginNeededError(ServerError):
     """Nobody has logged in, or the login has run out."""
 
 
-def forget(settings: ServerSettings) -> None:
-    """Log out, here."""
-    Kept(settings).forget()
+def forget(settings: ServerSettings) -> bool:
+    """Log out, here; whether there was a login."""
+    kept = Kept(settings)
+    found = kept.exists
+    kept.forget()
+    return found
 
 
 async def kept_login(settings: ServerSettings) -> Any:
@@ -59,8 +62,8 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
         ServerError: It did not work.
     """
     await load_sdk()
-    forget(settings)
-    async with asking_browser(settings, tell) as auth:
+    kept = Kept(settings, anew=True)
+    async with asking_browser(settings, tell, kept) as auth:
 
         async def ready() -> Any:
             return auth
@@ -70,13 +73,15 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
             await connection.client()
         finally:
             await connection.close()
-    if not (kept := Kept(settings)).exists:
+    if not await kept.get_tokens():
         raise ServerError(say("mcp_login_failed", error="the server wants none"))
     return kept.place
 
 
 @contextlib.asynccontextmanager
-async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) -> AsyncIterator[Any]:
+async def asking_browser(
+    settings: ServerSettings, tell: Callable[[str], None], kept: Kept
+) -> AsyncIterator[Any]:
     """Puts a login into requests, and lets a person log in when one is wanted; see `log_in`."""
     browser = _Browser()
     wanted = 0 if settings.oauth is None else settings.oauth.redirect_port
@@ -105,7 +110,7 @@ async def asking_browser(settings: ServerSettings, tell: Callable[[str], None]) 
 
     async with listener:
         try:
-            yield await _provider(settings, Kept(settings), here, redirect, callback)
+            yield await _provider(settings, kept, here, redirect, callback)
         finally:
             browser.leave()
 

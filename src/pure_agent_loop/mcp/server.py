@@ -383,16 +383,25 @@ class MCPServer:
         names = next((args for each, _, args in await self.prompts() if each == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []
         args = dict(zip(names, filter(None, values), strict=False))
-        found = await self._ask(lambda client: client.get_prompt(name, args))
+        try:
+            found = await self._ask(lambda client: client.get_prompt(name, args))
+        except ServerError as error:
+            if len(args) == len(names):
+                raise
+            shown = one_line(" ".join(names).upper())
+            raise ServerError(say("mcp_prompt_takes", error=error.message, names=shown)) from error
         items = [item for each in found.messages for item in items_of(each.content)]
         return "\n\n".join(each if isinstance(each, str) else repr(each) for each in items)
 
-    async def complete(self, prompt: str, argument: str, begun: str) -> Sequence[str]:
-        """What an argument of a prompt may go on to, by what was typed of it."""
+    async def complete(
+        self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
+    ) -> Sequence[str]:
+        """What an argument of a prompt may go on to, by what was typed of it and of those before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)
-        found = await self._ask(lambda client: client.complete(reference, {"name": argument, "value": begun}))
+        given = {"name": argument, "value": begun}
+        found = await self._ask(lambda client: client.complete(reference, given, dict(before or {})))
         return [one_line(each) for each in found.completion.values[:MOST_LISTED]]
 
     async def ping(self) -> None:

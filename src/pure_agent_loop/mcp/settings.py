@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import get_type_hints
+from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
@@ -121,8 +121,8 @@ class ServerSettings:
             )
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
-        if self.url and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ConfigError(f"{shown}: url={self.url!r:.80} must begin with http:// or https://.")
+        if self.url and not _is_of_web(self.url):
+            raise ConfigError(f"{shown}: url={self.url!r:.80} must be http:// or https://, with a host.")
         if wrong := _no_choice(self, transport=TRANSPORTS, log_level=LOG_LEVELS):
             raise ConfigError(f"{shown}: {wrong}.")
         for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
@@ -149,15 +149,24 @@ class ServerSettings:
         return hashlib.sha256(which.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
+_KINDS: Mapping[Any, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    Sequence[str]: "a list of texts",
+    Mapping[str, str]: "a table of texts",
+    OAuth: "a table",
+}
+
+
 def _wrong_kind(settings: ServerSettings | OAuth) -> str:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
-        if isinstance(value, str) and hint not in (str, str | None):
-            return f"{name}={value!r:.60} must be a list" + (
-                ": [program, argument]" if name == "command" else ""
-            )
-        if wrong := mistyped(value, hint, name):
-            return f"{wrong}, which is of the wrong kind"
+        kind = next(each for each in _KINDS if hint in (each, each | None))
+        is_text = isinstance(value, str) and kind == Sequence[str]  # which would be a list of letters
+        if wrong := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
+            return f"{wrong}; {name} must be {_KINDS[kind]}"
     return ""
 
 
@@ -168,9 +177,21 @@ def _no_choice(settings: object, **choices: Sequence[str]) -> str:
     return ""
 
 
+def _is_of_web(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
+    except ValueError:  # such as a bracket that is never closed
+        return False
+
+
 def default_name(command: Sequence[str], url: str) -> str:
     """A name for a server that was given none: its program, or its host."""
     found = (
         (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
     )
-    return re.sub(r"[^A-Za-z0-9_-]+|__+", "-", found).strip("-_")[:32].rstrip("-_") or "server"
+    return as_name(found)
+
+
+def as_name(text: str) -> str:
+    """A name that a server may have, of what it is called elsewhere."""
+    return re.sub(r"[^A-Za-z0-9_-]+|__+", "-", text).strip("-_")[:32].rstrip("-_") or "server"

@@ -19,6 +19,15 @@ say = Sentences(
             "MCP 服务器 '{server}' 现已可用，其 {count} 个工具可从下一步起调用。",
         ),
         "mcp_no_program": ("There is no program {program!r}.", "没有程序 {program!r}。"),
+        "mcp_one_word": (
+            "There is no program {program!r}. A command is one word; what follows it belongs into args.",
+            "没有程序 {program!r}。command 只写程序名；其余各词写进 args。",
+        ),
+        "mcp_no_folder": (
+            "There is no folder {folder!r} to start it in.",
+            "没有启动所用的文件夹 {folder!r}。",
+        ),
+        "mcp_cannot_start": ("{program!r} cannot be started: {error}.", "无法启动 {program!r}：{error}。"),
         "mcp_start_timeout": (
             "It did not answer within {seconds:g} seconds.",
             "它在 {seconds:g} 秒内没有应答。",
@@ -63,6 +72,7 @@ say = Sentences(
             "无法使用 MCP 服务器 '{server}'。{why}",
         ),
         "mcp_refused": ("The MCP server '{server}' refuses: {error}", "MCP 服务器 '{server}' 拒绝：{error}"),
+        "mcp_prompt_takes": ("{error} Its arguments: {names}.", "{error} 其参数：{names}。"),
         "mcp_no_text": ("(the tool gave no result)", "（工具没有给出结果）"),
         "mcp_no_base64": ("[{kind} that is no valid base64]", "［{kind}：不是有效的 base64］"),
         "mcp_link": ("[resource {uri}{about}]", "［资源 {uri}{about}］"),

@@ -83,6 +83,7 @@ say = Sentences(
             "一个结果最多可以有 {count} 个媒体，共 {size:,} 字节",
         ),
         "media_secret": ("it holds a secret", "其中含有机密"),
+        "media_refused": ("{what} (left out: you cannot take it here)", "{what}（已省略：你在此处无法接收）"),
         "media_gone": ("{what} (it was left out here)", "{what}（此处已省略）"),
         # -- tables and pieces -----------------------------------------------------------------------
         "table_cut": (

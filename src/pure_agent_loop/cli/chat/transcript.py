@@ -331,6 +331,8 @@ class Transcript:
     def _progress(self, event: Event) -> str:
         if call := self._calls.get(calls.id_of(event)):
             call.result = str(event.data.get("text", ""))
+        elif not event.data.get("call_id"):  # a toolset has something to say
+            return self._told(event)
         return ""
 
     def _observation(self, event: Event) -> str:

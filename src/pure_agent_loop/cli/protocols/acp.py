@@ -39,7 +39,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parser_of
 from pure_agent_loop.cli.protocols.acp_questions import Asking, Later, Telling
-from pure_agent_loop.cli.protocols.acp_servers import has_mcp, server_of, with_editors_servers
+from pure_agent_loop.cli.protocols.acp_servers import editors_servers, has_mcp, with_editors_servers
 from pure_agent_loop.cli.questions import Questions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -150,8 +150,7 @@ class _Folders:
             raise ConfigError(
                 "mcpServers: they need the extra [mcp]. Install it, or take them out of the editor."
             )
-        for each in servers:
-            server_of(each)  # what is wrong is said now
+        editors_servers(servers, folder)  # what is wrong is said now
         chosen = session_id or new_session_id()
         session = _Session(self, folder, chosen, servers, editor)
         await in_thread(session.look)
@@ -258,7 +257,8 @@ class _Session:
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
         found = with_servers(found, options, self.folder, asking, output)
-        toolset = with_editors_servers(found.for_model(is_tiny=choice.is_tiny), self._servers, self.folder)
+        found, editors = found.for_model(is_tiny=choice.is_tiny), editors_servers(self._servers, self.folder)
+        toolset = with_editors_servers(found, editors, output)
         keeps = not options.no_session
         place = Place(
             self._id if keeps else None,

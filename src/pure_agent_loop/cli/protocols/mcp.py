@@ -7,6 +7,9 @@ import asyncio
 import contextlib
 import io
 import json
+import os
+import re
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,20 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.arguments import describe
 from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.protocols.mcp_serve import add_serving, serve_here
 from pure_agent_loop.cli.questions import Questions
 from pure_agent_loop.cli.settings.servers import Written, every_written
+from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import workspace_of
-from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
     from pure_agent_loop.mcp.settings import ServerSettings
 
+_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # what cannot be the name of a program
 _MOST_WORDS = 2_100
-LOOK_SECONDS = 20.0  # that 'list' gives a server to answer
 _EPILOG = """\
 Without an action it is itself an MCP server on standard input and output: the tools of 'pal run' for this
 folder, and agents.
@@ -71,6 +76,7 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
     ):
         again = f"{meaning}; repeatable"
         parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=again)
+    parser.add_argument("--cwd", metavar="DIR", help="the folder it starts in (default: none of yours)")
     parser.add_argument("--sse", action="store_true", help="an older server, with Server-Sent Events")
     parser.add_argument(
         "--trusted", action="store_true", help="believe which of its tools it says to be harmless"
@@ -93,11 +99,12 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
     if options.action == "list":
         return asyncio.run(_list(servers.values(), workspace, output, as_json=options.json))
     if options.name not in servers:
-        raise ConfigError(f"There is no MCP server {options.name!r:.60}. See: pal mcp list")
+        meant = did_you_mean(options.name, servers)
+        raise ConfigError(f"There is no MCP server {options.name!r:.60}.{meant} See: pal mcp list")
     written = servers[options.name]
     if options.action == "logout":
-        _logged_out(options.name, written.table, written.shown)
-        output.say(f"the login of {options.name} is forgotten")
+        _, was_there = _logged_out(options.name, written.table, written.shown)
+        output.say(f"the login of {options.name} is forgotten" if was_there else "there was no login")
         return DONE
     settings = written.settings(workspace)
     if settings is None:
@@ -108,11 +115,13 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
 
 
 def _add(options: argparse.Namespace, output: Output) -> int:
-    from pure_agent_loop.mcp.files import NOT_SET, change_user, settings_of, user_path
+    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
 
-    is_url = options.where[0].startswith(("http://", "https://"))
+    is_url = _URL.match(options.where[0]) is not None
     if is_url and len(options.where) > 1:
         raise ConfigError("A server is added with one URL, or with -- and a command.")
+    if options.sse and not is_url:
+        raise ConfigError("--sse is for a server with a URL; leave it out.")
     table: dict[str, Any] = (
         {"type": "sse" if options.sse else "http", "url": options.where[0]}
         if is_url
@@ -125,15 +134,38 @@ def _add(options: argparse.Namespace, output: Output) -> int:
     if (port := table.get("oauth", {}).get("redirect_port", "")).isdecimal():
         table["oauth"]["redirect_port"] = int(port)
     table |= {"inherit": options.inherit} if options.inherit else {}
+    if options.cwd and not Path(options.cwd).is_dir():
+        raise ConfigError(f"--cwd {options.cwd!r:.80} is no folder.")
+    table |= {"cwd": str(Path(options.cwd).absolute())} if options.cwd else {}
     table |= {"trusted": True} if options.trusted else {}
-    try:
-        settings_of(options.name, table, str(user_path()))
-    except ConfigError as error:
-        if NOT_SET not in str(error):  # it may be set when the server is used
-            raise
+    notes = _notes(options.name, table, user_path())
+    was_there = options.name in user_tables()
     change_user(lambda servers: servers.update({options.name: table}))
-    output.say(f"added {options.name} to {user_path()}; look at it: pal mcp test {options.name}")
+    done = f"wrote {options.name} anew in" if was_there else f"added {options.name} to"
+    output.say(f"{done} {user_path()}; look at it: pal mcp test {options.name}")
+    for note in notes:
+        output.say(f"but {note}")
     return DONE
+
+
+def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
+    """What a person should know of a server that is to be added."""
+    from pure_agent_loop.mcp.files import UnsetError, settings_of
+
+    try:
+        settings = settings_of(name, table, str(path))
+    except UnsetError as unset:  # it may be set when the server is used
+        return [str(unset)]
+    if settings is None or not settings.command:
+        return []
+    program, *rest = settings.command
+    is_here = Path(program).is_absolute() or settings.cwd
+    search = settings.env.get("PATH")
+    if not is_here and (os.sep in program or shutil.which(program, path=search) is None):
+        return [f"there is no program {program!r} on the PATH; for one of a folder, give its full path"]
+    mine = () if settings.cwd else [each for each in rest if not Path(each).is_absolute()]
+    lost = next((each for each in mine if Path(each).exists()), "")
+    return [f"it does not start in this folder, so it will not find {lost!r}; see --cwd"] if lost else []
 
 
 def _pair(text: str, sign: str) -> tuple[str, str]:
@@ -147,26 +179,26 @@ def _remove(name: str, output: Output) -> int:
     from pure_agent_loop.mcp.files import change_user, user_path, user_tables
     from pure_agent_loop.mcp.offered import Approvals
 
-    table = user_tables().get(name)
-    if table is None:
-        raise ConfigError(f"{user_path()} has no server {name!r:.60}. See: pal mcp list")
+    tables = user_tables()
+    if (table := tables.get(name)) is None:
+        meant = did_you_mean(name, tables)
+        raise ConfigError(f"{user_path()} has no server {name!r:.60}.{meant} See: pal mcp list")
     with contextlib.suppress(ConfigError):
-        Approvals(_logged_out(name, table, str(user_path())).identity).forget()
+        Approvals(_logged_out(name, table, str(user_path()))[0].identity).forget()
     change_user(lambda servers: servers.__delitem__(name))
     output.say(f"removed {name}")
     return DONE
 
 
-def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> ServerSettings:
-    """Which server it is; its login is forgotten. Variables of its other fields may be gone by now."""
+def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
+    """Which server it is; its login is forgotten, if there was one. Variables of other fields may be gone."""
     from pure_agent_loop.mcp.files import settings_of
     from pure_agent_loop.mcp.login import forget
 
     which = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
     settings = settings_of(name, which, shown)
     assert settings is not None  # nothing here says that it is disabled
-    forget(settings)
-    return settings
+    return settings, forget(settings)
 
 
 def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
@@ -183,7 +215,8 @@ def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
 
 
 async def _list(servers: Iterable[Written], workspace: Path, output: Output, *, as_json: bool) -> int:
-    rows = await asyncio.gather(*(_row(each, workspace) for each in servers))
+    with _waiting(output, "the servers"):
+        rows = await asyncio.gather(*(_row(each, workspace) for each in servers))
     if as_json:
         output.json({"servers": rows})
         return DONE
@@ -210,9 +243,9 @@ async def _row(written: Written, workspace: Path) -> dict[str, Any]:
 
     row["place"] = settings.shown
     async with MCPServer.of(settings) as server:
-        await _looked_at(server)
-        state = server.state
-        return {**row, "state": state.state, "error": state.error, "tools": state.tools}
+        if why := await _why_not(server):
+            return {**row, "error": why}
+        return {**row, "state": "ready", "tools": server.state.tools}
 
 
 async def _test(settings: ServerSettings, output: Output, *, agrees: bool) -> int:
@@ -221,9 +254,10 @@ async def _test(settings: ServerSettings, output: Output, *, agrees: bool) -> in
 
     async with MCPServer.of(settings) as server:
         begun = time.monotonic()
-        await _looked_at(server)
-        if server.state.state != "ready":
-            output.fail(server.state.error or f"It did not answer within {LOOK_SECONDS:g} seconds.")
+        with _waiting(output, settings.name):
+            why = await _why_not(server)
+        if why:
+            output.fail(why)
             return FAILED
         started = time.monotonic()
         await server.ping()
@@ -256,6 +290,18 @@ def _login(settings: ServerSettings, output: Output) -> int:
     return DONE
 
 
-async def _looked_at(server: MCPServer) -> None:
-    with contextlib.suppress(ToolExecutionError, asyncio.TimeoutError):  # its state says what is wrong
-        await asyncio.wait_for(server.look(), LOOK_SECONDS)
+def _waiting(output: Output, what: str) -> Waiting:
+    waiting = Waiting(output, enabled=True)
+    waiting.wait_for(what)
+    return waiting
+
+
+async def _why_not(server: MCPServer) -> str:
+    """Start a server and have it list its tools; why that cannot be, empty if it can."""
+    from pure_agent_loop.mcp.connection import ServerError
+
+    try:
+        await server.look()
+    except ServerError as error:
+        return server.state.error or error.message
+    return ""

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
@@ -21,7 +22,8 @@ from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
 from pure_agent_loop.server.problems import Problem, not_found
 from pure_agent_loop.tool import Tool
 
-LOOK_SECONDS = 20.0  # that a server gets to answer
+if TYPE_CHECKING:
+    from pure_agent_loop.mcp import MCPServer
 
 
 async def _me(asked: Asked) -> models.Me:
@@ -83,16 +85,20 @@ async def _agent(asked: Asked) -> models.AgentAbout:
     raise not_found("agent")
 
 
-async def _look(asked: Asked) -> models.ServerLook:
+def _server(asked: Asked) -> MCPServer:
     agent = asked.service.hub.agents.get(asked.path["agent"])
     found = [each for each in servers_of(agent) if each.name == asked.path["server"]] if agent else []
     if not found:
         raise not_found("server")
-    server, begun = found[0], time.monotonic()
+    return found[0]
+
+
+async def _look(asked: Asked) -> models.ServerLook:
+    server, begun = _server(asked), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
-    with contextlib.suppress(ToolExecutionError, asyncio.TimeoutError):  # its state says what is wrong
-        await asyncio.wait_for(server.look(), LOOK_SECONDS)
+    with contextlib.suppress(ToolExecutionError):  # its state says what is wrong
+        await server.look()
         if server.has_prompts:
             about = await server.prompts()
             prompts = [(name, f"{' '.join(args).upper()} {text}".strip()) for name, text, args in about]
@@ -103,6 +109,19 @@ async def _look(asked: Asked) -> models.ServerLook:
         resources=[models.Offered(name=uri, about=text) for uri, text in resources],
         prompts=[models.Offered(name=name, about=text) for name, text in prompts],
     )
+
+
+async def _complete(asked: Asked) -> models.Completions:
+    server, body = _server(asked), asked.body
+    assert isinstance(body, models.Begun)
+    *before, begun = body.words
+    names = next((args for name, _, args in server.known_prompts if name == body.prompt), ())
+    values: Sequence[str] = []
+    if len(before) < len(names):
+        with contextlib.suppress(ToolExecutionError):  # it completes nothing
+            given = dict(zip(names, before, strict=False))
+            values = await server.complete(body.prompt, names[len(before)], begun, given)
+    return models.Completions(values=list(values))
 
 
 async def _tools(asked: Asked) -> models.Tools:
@@ -174,6 +193,9 @@ OPERATIONS = [
     Operation("POST", "/api/agents/{agent}/servers/{server}/look", "look_at_server",
               "Start an MCP server of an agent if need be, and say what it offers.", _look,
               models.ServerLook, role="operate", problems=(404,)),
+    Operation("POST", "/api/agents/{agent}/servers/{server}/complete", "complete_prompt",
+              "What an argument of a prompt of an MCP server may go on to.", _complete,
+              models.Completions, role="operate", body=models.Begun, problems=(404,)),
     Operation("GET", "/api/tools", "list_tools", "The tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "What the runs that have ended used.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "Tasks of subagents, the newest first.", _tasks,

@@ -325,6 +325,19 @@ class Offered(Answer):
     about: str
 
 
+class Begun(Body):
+    """A prompt of an MCP server and the words behind it, the last of which is being written."""
+
+    prompt: str
+    words: list[str] = Field(min_length=1, max_length=50)
+
+
+class Completions(Answer):
+    """What a word may go on to."""
+
+    values: list[str]
+
+
 class ServerLook(ServerAbout):
     """An MCP server that was asked just now, and how long that took."""
 

@@ -8,6 +8,7 @@ const MOST_SHOWN = 8;
 const looks = signal({}); // what each said when it was looked at: by agent and name
 let looking = {};
 
+const endings = signal({}); // what words behind a prompt may go on to: by agent, name and words
 const keyOf = (agent, name) => `${agent}/${name}`;
 const serversOf = (agent) => store.agents.value.find((each) => each.name === agent)?.servers || [];
 
@@ -21,6 +22,14 @@ async function look(agent, name) {
 function lookOnce(agent, name) {
   const key = keyOf(agent, name);
   looking[key] ||= look(agent, name).catch((error) => { delete looking[key]; store.tell(error); });
+}
+
+// What the last of some words behind a prompt may go on to; asked once for each.
+function endingsOf(agent, name, prompt, words) {
+  const key = JSON.stringify([agent, name, prompt, words]);
+  looking[key] ||= api("POST", `/api/agents/${encodeURIComponent(agent)}/servers/${encodeURIComponent(name)}/complete`, { prompt, words })
+    .then((found) => { endings.value = { ...endings.value, [key]: found.values }; }, (error) => { delete looking[key]; store.tell(error); });
+  return endings.value[key] || [];
 }
 
 export function Servers() {
@@ -44,10 +53,16 @@ function Server({ agent, about }) {
     ${shown.error && !isBusy && html`<p class="bad">${shown.error}</p>`}</li>`;
 }
 
-// What fits what stands before the caret: servers and their resources behind @, prompts behind /.
+// What fits what stands before the caret: servers and their resources behind @, prompts behind /, their arguments behind those.
 function fitting(agent, text, caret) {
   const before = text.slice(0, caret), servers = serversOf(agent);
   if (!servers.length) return [];
+  const behind = /^\/([\w-]+):(\S+)((?:\s+\S+)*)\s+(\S*)$/.exec(before);
+  if (behind && servers.some((each) => each.name === behind[1]) && looks.value[keyOf(agent, behind[1])]?.prompts.some((each) => each.name === behind[2])) {
+    const begun = behind[4], words = [...behind[3].split(/\s+/).filter(Boolean), begun];
+    const values = endingsOf(agent, behind[1], behind[2], words).filter((each) => each !== begun);
+    return values.slice(0, MOST_SHOWN).map((each) => ({ start: caret - begun.length, words: each, about: "" }));
+  }
   const found = /(?:^|\s)(@([\w-]*)(?::(\S*))?|\/(\S*))$/.exec(before);
   if (!found || (found[4] !== undefined && before !== found[1])) return [];
   const start = caret - found[1].length, rows = [];

@@ -151,6 +151,7 @@ export class View {
   on_progress(data) {
     const item = this.calls.get(data.call_id);
     if (item && data.text) { item.progress = (item.progress + data.text).slice(-20000); this.changed(item); }
+    else if (data.text && !data.call_id) this.on_notice({ message: data.text }); // a toolset has something to say
   }
 
   on_permission(data, event) {
