@@ -81,6 +81,14 @@ class Http:
         return await self._client.delete(self.url, headers={"Mcp-Session-Id": self.session})
 
 
+async def end_watcher():
+    """The library's own: it looks for the end of the process twice a second, as long as its loop runs."""
+    watchers = [each for each in asyncio.all_tasks() if each.get_coro().__name__ == "_shutdown_watcher"]
+    for each in watchers:
+        each.cancel()
+    await asyncio.gather(*watchers, return_exceptions=True)
+
+
 @pytest.fixture(scope="module")
 def http(tmp_path_factory):
     """Runs work with a client of a server."""
@@ -95,6 +103,7 @@ def http(tmp_path_factory):
 
     yield lambda work: loop.run_until_complete(during(work))
     loop.run_until_complete(stack.aclose())
+    loop.run_until_complete(end_watcher())
     left = asyncio.all_tasks(loop)
     loop.close()
     assert not left

@@ -105,6 +105,8 @@ class _Run:
         self._tracing, self._state = tracing, state
         self._journal, self._emit = kit.journal, kit.emit
         self._redactor = kit.redactor or Redactor()
+        # Hooks that look at results may keep something back, and have not seen what a call gives.
+        self._tells_results = tracing.content and not kit.hooks.after_tool
         self._made: dict[str, int] = {}  # spans, by their operation
         self._asked = 0.0  # when a request was sent of which nothing has come yet
         self._first = 0.0  # seconds until something came of the last one
@@ -226,8 +228,7 @@ class _Run:
             if isinstance(found, ToolOutcome):
                 if found.is_error:
                     self.fail(span, end, "tool_error")
-                # Hooks that look at results may keep something back, and have not seen this one.
-                if self._tracing.content and not self._kit.hooks.after_tool:
+                if self._tells_results:
                     end[names.RESULT] = self._redactor.redact(found.text)
             return found
 
