@@ -169,10 +169,11 @@ def test_a_picture_that_the_model_cannot_see_is_said(editors, tmp_path, server):
     session = editor.open(tmp_path)
     image = {"type": "image", "mimeType": "image/png", "data": picture()}
     text = {"type": "text", "text": "hello"}
-    assert editor.prompt(session, text, image) == "end_turn"
+    answer = editor.error("session/prompt", {"sessionId": session, "prompt": [text, image]})
+    assert "no image input" in answer["error"]["message"]
+    assert editor.prompt(session, "hello") == "end_turn"
     said = " ".join(str(each) for each in editor.of("agent_thought_chunk"))
     assert "this model takes no image input" in said
-    assert editor.prompt(session, "hello") == "end_turn"
 
 
 SERVER = """

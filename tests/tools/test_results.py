@@ -388,31 +388,45 @@ def test_a_refusal_of_images_is_learned(words):
         (500, "image input is not supported - hint: you may need to provide the mmproj"),
     ],
 )
-def test_an_image_of_the_user_that_is_refused_is_left_out_and_said(code, words):
+def test_an_image_that_is_refused_fails_its_task_and_no_other_one(code, words):
     def refusing(messages, *_):
         return status(code, words) if "image_url" in json.dumps(messages) else answer("I cannot see it.")
 
     with ScriptedServer(refusing) as server:
         conversation = Agent("m", "k", server.base_url).conversation()
-        results = [conversation.send_sync("What is it?", media=[png()]), conversation.send_sync("Well?")]
+        results = [conversation.send_sync("What is it?", media=[png()])]
+        results += [conversation.send_sync(each) for each in ("Well?", "And now?")]
         sent = [each.body["messages"] for each in server.requests]
         kept = conversation.messages
-    assert [each.content for each in results] == ["I cannot see it."] * 2
+    assert [each.stop_reason for each in results] == ["error", "completed", "completed"]
+    assert words in results[0].error
     said = [[each.message for each in of_type(result.events, EventType.NOTICE)] for result in results]
-    assert [sum("left out" in each and words in each for each in notices) for notices in said] == [1, 0]
-    assert ["image_url" in json.dumps(each) for each in sent] == [True, False, False]
+    assert [sum("left out" in each and words in each for each in notices) for notices in said] == [0, 1, 0]
+    assert ["image_url" in json.dumps(each) for each in (sent[0], *sent[-2:])] == [True, False, False]
     assert "left out: you cannot take it here" in sent[-1][1]["content"]
     assert "image_url" in json.dumps(kept)  # another model may take it
 
 
 def test_an_image_that_was_not_the_reason_is_not_left_out():
-    answers = [status(400, "no"), status(400, "no"), "Seen."]
+    answers = ["Seen.", status(400, "no"), status(400, "no"), "Yes."]
     with ScriptedServer(answers) as server:
-        agent = Agent("m", "k", server.base_url)
-        results = [agent.run("What is it?", media=[png()]) for _ in range(2)]
+        conversation = Agent("m", "k", server.base_url).conversation()
+        results = [conversation.send_sync("What is it?", media=[png()])]
+        results += [conversation.send_sync(each) for each in ("Well?", "And now?")]
         sent = [json.dumps(each.body) for each in server.requests]
-    assert [each.stop_reason for each in results] == ["error", "completed"]
-    assert ["image_url" in each for each in sent] == [True, False, True]
+    assert [each.stop_reason for each in results] == ["completed", "error", "completed"]
+    assert ["image_url" in each for each in sent] == [True, True, False, True]
+
+
+def test_an_image_that_was_refused_is_sent_when_it_is_asked_about_again():
+    def refusing(messages, *_):
+        return status(400, "no images") if "image_url" in json.dumps(messages) else answer("No.")
+
+    with ScriptedServer(refusing) as server:
+        conversation = Agent("m", "k", server.base_url).conversation()
+        first = [conversation.send_sync("What is it?", media=[png()]), conversation.send_sync("Well?")]
+        again = conversation.send_sync("And now?", media=[png()])
+    assert [each.stop_reason for each in (*first, again)] == ["error", "completed", "error"]
 
 
 def test_media_take_pdf_and_sound(tmp_path):

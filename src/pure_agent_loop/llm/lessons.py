@@ -7,13 +7,13 @@ so an error that repeats teaches nothing twice, and one of another kind is repor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.llm.messages import Message, is_media, mark_of
+from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
 
@@ -224,11 +224,12 @@ def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | No
 _OF_MEDIA = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
 
 
-def without_media(messages: Iterable[Message], error: LLMError) -> frozenset[int]:
+def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
     """What to leave out of a refused request: its images and files, if they may be why it was refused.
 
     A refusal that speaks of them is about them if the user has sent any, and one that nothing else is
-    learned from may be: else a session whose history holds a picture could not go on.
+    learned from may be: else a session whose history holds a picture could not go on. What is asked about now
+    is never left out: the refusal stands.
 
     Args:
         messages: The history, without what was left out before.
@@ -241,6 +242,11 @@ def without_media(messages: Iterable[Message], error: LLMError) -> frozenset[int
         error.kind == "bad_request" or _OF_MEDIA.search(error.said)
     ):
         return frozenset()
+    asked = _media_in([newest_question(messages) or {}])
+    return frozenset() if asked else _media_in(messages)
+
+
+def _media_in(messages: Iterable[Message]) -> frozenset[int]:
     parts = [part for each in messages if isinstance(each.get("content"), list) for part in each["content"]]
     return frozenset(mark_of(part) for part in parts if part["type"] in MEDIA_KINDS.values())
 

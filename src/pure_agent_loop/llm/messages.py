@@ -80,8 +80,7 @@ def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> li
 
 def is_media(message: Message) -> bool:
     """True for such a message: it belongs to the results before it."""
-    meta = message.get(META) or {}
-    return message["role"] == "user" and bool(meta.get("synthetic")) and isinstance(message["content"], list)
+    return message["role"] == "user" and is_synthetic(message) and isinstance(message["content"], list)
 
 
 def in_words(message: Message, keep: Collection[str] = ()) -> Message:
@@ -97,6 +96,17 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
     ]
     is_text = all(part["type"] == "text" for part in content)
     return {**message, "content": text_of(content) if is_text else content}
+
+
+def newest_question(messages: Sequence[Message]) -> Message | None:
+    """What a person said last."""
+    said = (each for each in reversed(messages) if each["role"] == "user" and not is_synthetic(each))
+    return next(said, None)
+
+
+def is_synthetic(message: Message) -> bool:
+    """True if no person and no model wrote it."""
+    return bool((message.get(META) or {}).get("synthetic"))
 
 
 def without_refused(message: Message, refused: frozenset[int]) -> Message:

@@ -22,7 +22,7 @@ from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
-from pure_agent_loop.llm.messages import without_refused
+from pure_agent_loop.llm.messages import newest_question, without_refused
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level, chosen_fields, profile_for
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, get
@@ -187,7 +187,8 @@ class OpenAIClient(BaseLLMClient):
         profile = self.profile
         stream = stream and options.get("stream") is not False
         if self._refused:
-            messages = [without_refused(each, self._refused) for each in messages]
+            asked = newest_question(messages)  # of which nothing is left out
+            messages = [each if each is asked else without_refused(each, self._refused) for each in messages]
         body: dict[str, Any] = {"model": self.model, "messages": adapt_messages(messages, profile)}
         if tools:
             body["tools"] = adapt_tools(tools, profile)
@@ -276,7 +277,7 @@ class OpenAIClient(BaseLLMClient):
             return None, media
         self._refused |= media
         what = "so they are left out of what is sent, and the model is told so"
-        return Delta(notice=f"The server refuses images or files that are here ({said}), {what}."), media
+        return Delta(notice=f"The server refuses images or files said before ({said}), {what}."), media
 
     def _translated(self, error: Exception) -> Exception:
         """The error as an `LLMError` if it is one of the request, without secrets that a server repeated."""
