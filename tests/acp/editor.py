@@ -205,7 +205,8 @@ class Editor:
             terminal.seen = terminal.communicate()[0].decode()
             code = terminal.returncode
             ended = {"exitCode": code} if code >= 0 else {"signal": str(-code)}
-            self.line({"jsonrpc": "2.0", "id": number, "result": ended})
+            with suppress(OSError, ValueError):  # the editor has closed meanwhile
+                self.line({"jsonrpc": "2.0", "id": number, "result": ended})
 
         threading.Thread(target=wait, daemon=True).start()
 

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from pure_agent_loop.cli.settings.servers import Written, every_written
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import workspace_of
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
         return []
     program, *rest = settings.command
     is_here = Path(program).is_absolute() or settings.cwd
-    search = settings.env.get("PATH")
-    if not is_here and (os.sep in program or shutil.which(program, path=search) is None):
+    is_elsewhere = "PATH" in settings.env
+    if not is_here and (os.sep in program or not (is_elsewhere or find_program(program))):
         return [f"there is no program {program!r} on the PATH; for one of a folder, give its full path"]
     mine = () if settings.cwd else [each for each in rest if not Path(each).is_absolute()]
     lost = next((each for each in mine if Path(each).exists()), "")
