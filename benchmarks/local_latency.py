@@ -119,8 +119,9 @@ def questions_of(name: str, count: int) -> list[Asked]:
 async def run(client: BaseLLMClient, sets: list[str], count: int, max_tokens: int) -> None:
     """Compare, and let go of the server."""
     try:
-        for name in sets:
-            await compare(client, name, questions_of(name, count), max_tokens)
+        every = [(name, questions_of(name, count)) for name in sets]  # first: a server closes what is idle
+        for name, questions in every:
+            await compare(client, name, questions, max_tokens)
     finally:
         await client.aclose()
 
