@@ -34,8 +34,9 @@ STEPS = 50
 OURS = str(Path(pure_agent_loop.__file__).parent)
 # As measured. Who needs more says what for; who needs less writes that down, too.
 MOST_CALLS = {"none": 519, "default": 614, "secrets": 678}
-# Over HTTP: all calls of a step, as they are aimed at, and as measured those of our functions.
-MOST_OVER_HTTP = {"httpx": (5_000, 514), "aiohttp": (1_200, 386)}
+# Over HTTP: all calls of a step, as they are aimed at, and as measured those of our functions: through the
+# newest httpx 514, through the oldest one more of them.
+MOST_OVER_HTTP = {"httpx": (5_000, 571), "aiohttp": (1_200, 386)}
 FREE = LoopLimits(max_steps=None, timeout=None, max_tokens=None, doom_loop_threshold=None)
 
 
