@@ -21,7 +21,7 @@ from pure_agent_loop.llm.base import model_of, stream_of
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, usage_of
 from pure_agent_loop.llm.tool_modes.typed_answer import answered
-from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.retry import RetryAttempt, RetryHandler
@@ -191,9 +191,6 @@ async def tell_retry(attempt: RetryAttempt, state: QueryState, kit: Kit, *, disc
     await kit.emit(Event.retry(state.step, attempt.attempt, attempt.delay, error, discard))
 
 
-_NOTHING = Delta()
-
-
 async def listen(
     request: Request, kit: Kit, assembler: Assembler, show: Callable[[Delta], Awaitable[None]]
 ) -> LLMResponse:
@@ -214,7 +211,7 @@ async def listen(
         stream = stream_of(kit.client, request.messages, request.tools, request.options)
         try:
             async for delta in stream:
-                if begun and delta == _NOTHING:
+                if begun and delta == NOTHING:
                     continue  # keep-alives are no progress
                 seen = assembler.feed(delta)
                 if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
@@ -228,7 +225,7 @@ async def listen(
         rest = "the rest" if begun else "the beginning"
         message = f"The server was silent for {patience:g} s while {rest} of its answer was awaited."
         raise LLMError(message, kind="timeout")
-    if (held_back := assembler.flush()) != _NOTHING:
+    if (held_back := assembler.flush()) != NOTHING:
         await show(held_back)
     return assembler.finish()
 

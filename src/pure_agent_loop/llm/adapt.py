@@ -9,7 +9,15 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pure_agent_loop.llm.messages import META, Message, in_words, is_media, joined_content, tool_message
+from pure_agent_loop.llm.messages import (
+    META,
+    Message,
+    in_words,
+    is_media,
+    is_question,
+    joined_content,
+    tool_message,
+)
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
 
@@ -102,8 +110,7 @@ def _without_meta(message: Message) -> Message:
 def _round_start(messages: Sequence[Message]) -> int:
     """Where the last question stands; notices of the framework are none."""
     for number in range(len(messages) - 1, -1, -1):
-        message = messages[number]
-        if message["role"] == "user" and not message.get(META, {}).get("synthetic"):
+        if is_question(messages[number]):
             return number
     return 0
 

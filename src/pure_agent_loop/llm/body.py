@@ -7,7 +7,7 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.sse import BOM, SSEDecoder
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.llm.wire import (
     CLOSED,
     choice_index,
@@ -193,7 +193,7 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
 
 def _both(first: Delta, second: Delta) -> Delta | None:
     """Two deltas as one that means the same; None if they must stay apart."""
-    if first == _NOTHING:
+    if first == NOTHING:
         return second
     if first.text or first.reasoning or second.text or second.reasoning:
         return None
@@ -209,9 +209,6 @@ def _both(first: Delta, second: Delta) -> Delta | None:
         first.finish_reason or second.finish_reason,
         first.usage or second.usage,
     )
-
-
-_NOTHING = Delta()
 
 
 def _is_summary(choice: Any) -> bool:

@@ -100,11 +100,15 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
 
 def newest_question(messages: Sequence[Message]) -> Message | None:
     """What a person said last."""
-    said = (each for each in reversed(messages) if each["role"] == "user" and not is_synthetic(each))
-    return next(said, None)
+    return next(filter(is_question, reversed(messages)), None)
 
 
-def is_synthetic(message: Message) -> bool:
+def is_question(message: Mapping[str, Any]) -> bool:
+    """True for what a person said; False for notices of the framework."""
+    return message["role"] == "user" and not is_synthetic(message)
+
+
+def is_synthetic(message: Mapping[str, Any]) -> bool:
     """True if no person and no model wrote it."""
     return bool((message.get(META) or {}).get("synthetic"))
 

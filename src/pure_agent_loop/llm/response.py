@@ -19,7 +19,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
 from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
+from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.llm.wire import CLOSED, parse_completion
 from pure_agent_loop.support.text import clean_text
 
@@ -140,9 +140,6 @@ class _Pairs:
         return clean_text(held)
 
 
-_NOTHING = Delta()
-
-
 class Assembler:
     """Puts the deltas of one answer together.
 
@@ -188,7 +185,7 @@ class Assembler:
     def flush(self) -> Delta:
         """Give out what `feed` held back, once no more deltas come."""
         if self._is_flushed:
-            return _NOTHING
+            return NOTHING
         self._is_flushed = True
         text, thinking = self._think.feed(self._text_pairs.flush())
         more_text, more_thinking = self._think.flush()

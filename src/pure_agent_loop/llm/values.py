@@ -169,3 +169,6 @@ class Delta(NamedTuple):
     usage: TokenUsage | None = None
     raw: Any = None
     notice: str = ""
+
+
+NOTHING = Delta()

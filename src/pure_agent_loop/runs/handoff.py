@@ -14,7 +14,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import META, Message, repair_history, user_message
+from pure_agent_loop.llm.messages import Message, is_question, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
@@ -98,7 +98,7 @@ class Handoff:
             return list(found)
         if self.filter == "task":
             users = [each for each in messages if each["role"] == "user"]
-            return [each for each in users if not each.get(META, {}).get("synthetic")][-1:] or users[-1:]
+            return [each for each in users if is_question(each)][-1:] or users[-1:]
         if self.filter == "no_tools":
             return [each for each in map(_without_calls, messages) if each is not None]
         return messages

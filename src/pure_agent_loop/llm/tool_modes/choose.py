@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from pure_agent_loop.llm.messages import Message, text_of
+from pure_agent_loop.llm.messages import Message, is_question, text_of
 from pure_agent_loop.llm.response import CUT_OFF
 from pure_agent_loop.llm.tool_modes.ask import Asking
 from pure_agent_loop.llm.tool_modes.examples import Chosen, chosen_examples, no_tool
@@ -231,11 +231,6 @@ def _own_examples(tools: Sequence[Tool]) -> list[Chosen]:
 def _first_sentence(description: str) -> str:
     line = description.strip().partition("\n")[0]
     return line.partition(". ")[0][:_LONGEST_DESCRIPTION]
-
-
-def is_question(message: Mapping[str, Any]) -> bool:
-    """True for what the user said; False for notices of the framework."""
-    return message["role"] == "user" and not (message.get("meta") or {}).get("synthetic")
 
 
 def has_result(messages: Sequence[Message]) -> bool:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from pure_agent_loop.llm.base import ChatModel, GivesLikelihoods, profile_of, stream_of
-from pure_agent_loop.llm.messages import Message, text_of
+from pure_agent_loop.llm.messages import Message, is_question, text_of
 from pure_agent_loop.llm.tool_modes.ask import Asking
 from pure_agent_loop.llm.tool_modes.choose import (
     MOST_TOOLS,
@@ -20,7 +20,6 @@ from pure_agent_loop.llm.tool_modes.choose import (
     Reading,
     choose,
     has_result,
-    is_question,
     last_question,
 )
 from pure_agent_loop.llm.tool_modes.examples import answered_examples

@@ -54,7 +54,7 @@ from pure_agent_loop.llm.tool_modes.typed_answer import (
     typed_request,
     with_room,
 )
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.prompts import Prompts
 
 ToolMode = Literal["auto", "native", "json", "text"]
@@ -165,7 +165,7 @@ class ToolModeClient(BaseLLMClient):
             async for delta in deltas:
                 seen = delta if watch is None else watch.take(delta)
                 yield seen
-                shown = shown or seen != _NOTHING
+                shown = shown or seen != NOTHING
         except LLMError as error:
             if shown or not tools or not self._switches() or not is_refusal(error, REFUSES_TOOLS):
                 raise
@@ -395,9 +395,6 @@ class ToolModeClient(BaseLLMClient):
         text, reasoning = think.flush()
         read, last = reader.feed(text), reader.finish(is_cut=was_cut)
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
-
-
-_NOTHING = Delta()
 
 
 def _watch(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:

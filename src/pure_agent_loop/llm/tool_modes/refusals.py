@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # How servers say that tools do not work with them or with this model.
@@ -64,7 +64,7 @@ class Formats:
                             yield self._remember(number, formats, refusal)
                             refusal = None
                         yield delta
-                        shown = shown or delta != _NOTHING
+                        shown = shown or delta != NOTHING
             except LLMError as error:
                 if formats[number] is None or shown or not is_refusal(error, REFUSES_FORMAT):
                     raise
@@ -81,9 +81,6 @@ class Formats:
             notice=f"The model is asked for JSON with {instead} from now on: the server refuses a better one "
             f"({refusal.said[:200]})."
         )
-
-
-_NOTHING = Delta()
 
 
 async def drops_tools(client: object) -> bool:
