@@ -56,13 +56,21 @@ class AioTransport(PlainTransport):
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
         body, query = request.body, request.query
-        response = await self._opened().post(
-            URL(f"{self.url}?{query}", encoded=True) if query else self._address,
-            data=body if len(body) < LARGE else io.BytesIO(body),
-            headers=request.headers,
-            timeout=_timeout(request.patience),
-            max_redirects=REDIRECTS,
-        )
+        for goes_on in (True, False):
+            try:
+                response = await self._opened().post(
+                    URL(f"{self.url}?{query}", encoded=True) if query else self._address,
+                    data=body if len(body) < LARGE else io.BytesIO(body),
+                    headers=request.headers,
+                    timeout=_timeout(request.patience),
+                    max_redirects=REDIRECTS,
+                )
+                break
+            except aiohttp.ClientOSError as error:
+                # A server may end a kept connection right behind an answer. This one was closing and took no
+                # whole request; by now all that end so are known.
+                if not (goes_on and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)):
+                    raise
         return response.status, _Answer(response)
 
     async def _read(self, answer: Answer) -> bytes:
