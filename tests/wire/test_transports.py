@@ -270,6 +270,23 @@ def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
     assert done.stderr == ""
 
 
+def test_nor_does_what_is_in_use_until_the_end_of_the_process(demanded):
+    code = (
+        "import asyncio\n"
+        "from pure_agent_loop import OpenAIClient\n"
+        "from pure_agent_loop.testing import ScriptedServer\n"
+        "with ScriptedServer(['a']) as server:\n"
+        "    client = OpenAIClient('m', 'k', server.base_url)\n"
+        "    loop = asyncio.new_event_loop()\n"
+        "    answer = client.chat([{'role': 'user', 'content': 'x'}])\n"
+        "    print(loop.run_until_complete(answer).content)\n"
+        "    loop.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "a\n"
+    assert done.stderr == ""
+
+
 def test_a_stream_that_is_cut_into_tiny_pieces(demanded):
     with ScriptedServer([deltas("naïve ", "😀")], rechunk=1) as server:
         assert get_answer(client_of(server)).content == "naïve 😀"
