@@ -13,8 +13,8 @@ _MIN_DISTINCT = 8
 DIGIT, LETTER, SIGN = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]"), lazy_pattern(r"[!@#$%^&*?+~|]")
 _CALLED = lazy_pattern(r"[A-Za-z_][\w.:]*")
 _TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
-_PARTS = lazy_pattern(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}")
-_VOWEL, _NO_WORD = lazy_pattern("[aeiouy]", re.I), lazy_pattern("[^aeiouy]{5}", re.I)
+_PARTS = lazy_pattern(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}")
+_WORD = lazy_pattern(r"(?:[^aeiouy]{0,4}[aeiouy])+[^aeiouy]{0,4}", re.I)
 
 
 def looks_random(value: str) -> bool:
@@ -57,9 +57,5 @@ def is_name(value: str) -> bool:
 
 def has_words(value: str) -> bool:
     """Whether most of it could be words. Of random letters and digits one in a hundred could."""
-    words = sum(
-        len(part)
-        for part in _PARTS.findall(value)
-        if len(part) > 2 and _VOWEL.search(part) and not _NO_WORD.search(part)
-    )
+    words = sum(map(len, filter(_WORD.fullmatch, _PARTS.findall(value))))
     return words >= 0.6 * sum(map(str.isalnum, value))
