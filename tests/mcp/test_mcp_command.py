@@ -285,7 +285,7 @@ def test_a_question_of_a_server_ends_when_the_person_stops_the_call(pal, chat):
 
 def test_prompts_and_resources_in_a_run(pal):
     pal("mcp", "add", "good", "--", sys.executable, GOOD)
-    tasks = ["/good:greet @good:note://secret", "/bin:ls, @bad:x and @good:note://milk ?"]
+    tasks = ["/good:greet @good:note://secret", " /bin:ls, @bad:x and @good:note://milk ?"]
     with ScriptedServer(["hi"] * 2) as server:
         pal.use(server)
         done = [pal("run", "-p", task, text="@good:note://piped") for task in tasks]
@@ -298,6 +298,16 @@ def test_prompts_and_resources_in_a_run(pal):
     assert asked[1].count("Note milk.") == 1
     assert "/bin:ls, @bad:x and @good:note://milk ?" in asked[1]
     assert "The MCP server 'good' refuses" in done[2].stderr
+
+
+@pytest.mark.parametrize("task", ["/good:gret Ann", "/goood:greet Ann"])
+def test_a_prompt_that_is_not_there_is_wrong_usage(pal, task):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    with ScriptedServer([]) as server:
+        pal.use(server)
+        done = pal("-p", task)
+    assert done.returncode == 2
+    assert f"There is no command {task.split()[0]}. Did you mean /good:" in done.stderr
 
 
 def test_prompts_resources_and_states_in_a_conversation(pal, chat):
