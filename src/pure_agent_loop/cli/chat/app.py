@@ -65,7 +65,7 @@ class Chat:
         self.custom = CustomCommands(shared.workspace, self.desk.confirm)
         self.slash = Slash(self)
         arguments = Arguments(self.talk, self.slash.sessions)
-        completions = Completions(shared.workspace, self.slash.known, arguments.of)
+        completions = Completions(shared.workspace, self.slash.known, arguments)
         vi = wants_vi(Path.home())
         self.prompt = Prompt(self, completions, shared.workspace, vi=vi, color=output.colour)
         self._work: asyncio.Task[None] | None = None

@@ -25,7 +25,7 @@ PROJECT_FOLDER = ".agents/commands"
 MOST_BYTES, MOST_COMMANDS = 100_000, 200
 ALIKE = 0.5  # how much a name must be like another one to be named beside it, from 0 to 1
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
-_COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S+)?)(?:\s+(.*))?", re.I | re.S)
+_COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S*)?)(?:\s+(.*))?", re.I | re.S)
 _PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
 
