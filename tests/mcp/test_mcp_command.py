@@ -160,7 +160,7 @@ def test_a_server_that_is_written_wrong_or_does_not_answer_says_so_in_one_senten
 def test_ctrl_c_does_not_wait_for_a_server_that_is_starting(pal, tmp_path):
     fifo = tmp_path / "started"
     os.mkfifo(fifo)
-    program = f"open({str(fifo)!r}, 'w').write('x'); input()"
+    program = f"import sys; open({str(fifo)!r}, 'w').write('x'); sys.stdin.read()"
     servers = {"mute": {"command": sys.executable, "args": ["-c", program], "start_timeout": 3600}}
     home(pal).mkdir(parents=True, exist_ok=True)
     (home(pal) / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
