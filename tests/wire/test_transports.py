@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -17,13 +19,14 @@ from typing import Any
 import pytest
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.llm.http.aio import LARGE
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer, Status, deltas
 from tests.serving import serving
 from tests.toolbox.web import certificate
 
-from .talk import ask, client_of, counting, get_answer, get_error, run
+from .talk import HI, ask, client_of, counting, get_answer, get_error, run
 
 HELLO = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}).encode()
 BOTH = ("aiohttp", "httpx")
@@ -267,6 +270,76 @@ def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
     assert done.stderr == ""
 
 
+def test_nor_does_what_is_in_use_until_the_end_of_the_process(demanded):
+    code = (
+        "import asyncio\n"
+        "from pure_agent_loop import OpenAIClient\n"
+        "from pure_agent_loop.testing import ScriptedServer\n"
+        "with ScriptedServer(['a']) as server:\n"
+        "    client = OpenAIClient('m', 'k', server.base_url)\n"
+        "    loop = asyncio.new_event_loop()\n"
+        "    answer = client.chat([{'role': 'user', 'content': 'x'}])\n"
+        "    print(loop.run_until_complete(answer).content)\n"
+        "    loop.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "a\n"
+    assert done.stderr == ""
+
+
 def test_a_stream_that_is_cut_into_tiny_pieces(demanded):
     with ScriptedServer([deltas("naïve ", "😀")], rechunk=1) as server:
         assert get_answer(client_of(server)).content == "naïve 😀"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _event(text: str) -> bytes:
+    data = b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+REST = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+
+
+def _take_request(connection: socket.socket) -> None:
+    with connection.makefile("rb") as lines:
+        length = 0
+        while (line := lines.readline().strip().lower()) != b"":
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        lines.read(length)
+
+
+@pytest.mark.parametrize("size", [10, 2 * LARGE], ids=["short", "in pieces"])
+def test_a_request_right_behind_an_answer_whose_connection_closes(demanded, size):
+    """A server may close its connection behind an answer, and not say so before: llama.cpp does."""
+    may_end, has_ended, taken = threading.Event(), threading.Event(), []
+
+    def serve(listening: socket.socket) -> None:
+        for number in range(2):
+            connection, _ = listening.accept()
+            with connection:
+                _take_request(connection)
+                taken.append(number)
+                connection.sendall(HEAD + _event("a"))
+                may_end.wait(60)
+                connection.sendall(REST)
+            has_ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=[listening], daemon=True)
+        server.start()
+        client = client_of(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+
+        async def work() -> str:
+            async for delta in client.chat_stream(HI):
+                if delta.text:
+                    may_end.set()
+                    has_ended.wait(60)  # the end of the answer and of the connection come at once
+            return str((await ask(client, messages=[{"role": "user", "content": "x" * size}])).content)
+
+        assert run(client, work) == "a"
+        server.join(60)
+    assert taken == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import weakref
@@ -49,20 +50,27 @@ class AioTransport(PlainTransport):
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
             )
-            # One that is forgotten with its event loop would complain aloud; its sockets close all the same.
-            self._forgotten = weakref.finalize(self, self._session.detach)
-            self._forgotten.atexit = False  # at the end of the process nothing is taken apart
+            loop = asyncio.get_running_loop()
+            self._forgotten = weakref.finalize(self, _forget, self._session, weakref.ref(self), loop)
         return self._session
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
         body, query = request.body, request.query
-        response = await self._opened().post(
-            URL(f"{self.url}?{query}", encoded=True) if query else self._address,
-            data=body if len(body) < LARGE else io.BytesIO(body),
-            headers=request.headers,
-            timeout=_timeout(request.patience),
-            max_redirects=REDIRECTS,
-        )
+        for goes_on in (True, False):
+            try:
+                response = await self._opened().post(
+                    URL(f"{self.url}?{query}", encoded=True) if query else self._address,
+                    data=body if len(body) < LARGE else io.BytesIO(body),
+                    headers=request.headers,
+                    timeout=_timeout(request.patience),
+                    max_redirects=REDIRECTS,
+                )
+                break
+            except aiohttp.ClientOSError as error:
+                # A server may end a kept connection right behind an answer. This one was closing and took no
+                # whole request; by now all that end so are known.
+                if not (goes_on and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)):
+                    raise
         return response.status, _Answer(response)
 
     async def _read(self, answer: Answer) -> bytes:
@@ -81,6 +89,17 @@ class AioTransport(PlainTransport):
             self._forgotten.detach()
         if session is not None:
             await session.close()
+
+
+def _forget(
+    session: aiohttp.ClientSession, user: weakref.ref[AioTransport], loop: asyncio.AbstractEventLoop
+) -> None:
+    """What nobody has closed would complain aloud; its sockets close all the same.
+
+    At the end of the process, what a thread may still be at work with is left as it is.
+    """
+    if user() is None or not loop.is_running():
+        session.detach()
 
 
 class _Connector(aiohttp.TCPConnector):
