@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.cli.conversations import Held, idle, leave, said
+from tests.cli.screens import ENTER
 from tests.cli.test_cli_chat import DOT
 
 from pure_agent_loop.cli.chat.pasted import dropped_files
@@ -102,8 +104,70 @@ def test_commands_of_ones_own_in_scripts(ask, pal):
     (own / "short.md").write_text("Say $ARGUMENTS in one sentence.")
     _, asked = ask(["Said."], "-p", "/short what a loop is", text="context")
     assert asked[0][-1]["content"].startswith("Say what a loop is in one sentence.\n\n<stdin>\ncontext")
-    _, asked = ask(["A folder."], "-p", "/etc is what?")
-    assert asked[0][-1]["content"] == "/etc is what?"
+    for task in ("/short a loop  ", "/short\na loop"):
+        _, asked = ask(["Said."], "-p", task)
+        assert asked[0][-1]["content"] == "Say a loop in one sentence."
+
+
+@pytest.mark.parametrize(
+    "task", ["/etc/hosts is wrong", "/ 3", "/", "// is a comment", "/a.py fails", " /etc ?"]
+)
+def test_a_text_that_only_begins_with_a_slash_goes_to_the_model(ask, task):
+    done, asked = ask(["Yes."], "-p", task)
+    assert (done.returncode, asked[0][-1]["content"]) == (0, task.strip())
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("/shrot a loop", "There is no command /shrot. Did you mean /short?"),
+        ("/MODL x", "There is no command /MODL. Did you mean /model, /mode?"),
+        ("/evry:x", "There is no command /evry:x. /help lists them; with a blank before it, it goes to"),
+        ("/undo yes", "/undo is for a conversation"),
+        ("/quit", "/quit is for a conversation"),
+    ],
+)
+def test_a_command_that_cannot_be_done_in_scripts_is_wrong_usage(ask, pal, task, said):
+    own = pal.workspace.parent / "home" / "commands"
+    own.mkdir(parents=True)
+    for name in ("short", "undo"):  # as in a conversation, what it knows itself comes first
+        (own / f"{name}.md").write_text("Say $ARGUMENTS in one sentence.")
+    done, asked = ask([], "-p", task)
+    assert (done.returncode, asked) == (2, [])
+    assert said in done.stderr
+
+
+def test_a_conversation_reads_a_slash_as_scripts_do(chat):
+    screen = chat(["A file.", "A folder.", "Both."], " /etc is what?")
+    screen.until("A file.")
+    idle(screen)
+    screen.type("/etc/hosts is wrong" + ENTER)
+    screen.until("A folder.")
+    idle(screen)
+    screen.type("/modl x" + ENTER)
+    screen.until("There is no command /modl. Did you mean /model")
+    screen.type(" /modl x" + ENTER)
+    screen.until("Both.")
+    tasks = [said(each) for each in screen.server.requests]
+    assert tasks == [" /etc is what?", "/etc/hosts is wrong", " /modl x"]
+    leave(screen)
+
+
+def test_while_it_works_what_is_no_command_is_refused_or_read(chat):
+    held = Held("First.", "Second.")
+    screen = chat({"handler": held})
+    screen.type("go" + ENTER)
+    screen.until(lambda _: held.seen)
+    screen.type("/modl x" + ENTER)
+    screen.until("There is no command /modl.")
+    screen.type("/usage" + ENTER)
+    screen.until("0 tokens in 0 steps")
+    screen.type("/etc/hosts too" + ENTER)
+    screen.until("1 queued")
+    held.go.set()
+    screen.until("Second.")
+    assert said(held.seen[-1]) == "/etc/hosts too"
+    leave(screen)
 
 
 def test_a_command_of_the_folder_needs_trust_in_scripts_too(ask, pal):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conversations import idle
-from tests.cli.screens import ENTER, ESC
+from tests.cli.screens import ENTER, ESC, TAB
 from tests.cli.terminal import Terminal
 
 from pure_agent_loop.cli import main
@@ -160,7 +160,7 @@ def test_a_server_that_is_written_wrong_or_does_not_answer_says_so_in_one_senten
 def test_ctrl_c_does_not_wait_for_a_server_that_is_starting(pal, tmp_path):
     fifo = tmp_path / "started"
     os.mkfifo(fifo)
-    program = f"open({str(fifo)!r}, 'w').write('x'); input()"
+    program = f"import sys; open({str(fifo)!r}, 'w').write('x'); sys.stdin.read()"
     servers = {"mute": {"command": sys.executable, "args": ["-c", program], "start_timeout": 3600}}
     home(pal).mkdir(parents=True, exist_ok=True)
     (home(pal) / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
@@ -285,7 +285,7 @@ def test_a_question_of_a_server_ends_when_the_person_stops_the_call(pal, chat):
 
 def test_prompts_and_resources_in_a_run(pal):
     pal("mcp", "add", "good", "--", sys.executable, GOOD)
-    tasks = ["/good:greet @good:note://secret", "/bin:ls, @bad:x and @good:note://milk ?"]
+    tasks = ["/good:greet @good:note://secret", " /bin:ls, @bad:x and @good:note://milk ?"]
     with ScriptedServer(["hi"] * 2) as server:
         pal.use(server)
         done = [pal("run", "-p", task, text="@good:note://piped") for task in tasks]
@@ -298,6 +298,16 @@ def test_prompts_and_resources_in_a_run(pal):
     assert asked[1].count("Note milk.") == 1
     assert "/bin:ls, @bad:x and @good:note://milk ?" in asked[1]
     assert "The MCP server 'good' refuses" in done[2].stderr
+
+
+@pytest.mark.parametrize("task", ["/good:gret Ann", "/goood:greet Ann", "/good: Ann"])
+def test_a_prompt_that_is_not_there_is_wrong_usage(pal, task):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    with ScriptedServer([]) as server:
+        pal.use(server)
+        done = pal("-p", task)
+    assert done.returncode == 2
+    assert f"There is no command {task.split()[0]}. Did you mean /good:" in done.stderr
 
 
 def test_prompts_resources_and_states_in_a_conversation(pal, chat):
@@ -327,3 +337,36 @@ def test_prompts_resources_and_states_in_a_conversation(pal, chat):
     screen.type("/exit" + ENTER)
     screen.process.wait(30)
     assert not [each for each in children if Path(f"/proc/{each}").exists() and os.getpid() != int(each)]
+
+
+def test_prompts_and_their_arguments_are_completed_in_a_conversation(pal, chat):
+    pal("mcp", "add", "good", "--", sys.executable, GOOD)
+    screen = chat(["Hello."], "chat")
+    screen.until("Type a task")
+    screen.type("/good:")
+    screen.until("WHO Greets somebody")
+    screen.type("gr")
+    screen.until(r"> /good:gr\s+good:greet")
+    screen.type(TAB)
+    screen.until("> /good:greet")
+    screen.type(" An")
+    screen.until(r"Anton\s")
+    screen.type("t")
+    screen.until(r"> /good:greet Ant\s+Anton")
+    screen.type(TAB)
+    screen.until("> /good:greet Anton")
+    screen.type(ENTER)
+    screen.until("Hello.")
+    assert screen.server.requests[0].body["messages"][-1]["content"] == "Greet Anton kindly."
+
+
+def test_a_server_that_cannot_be_asked_completes_nothing_and_holds_nothing_up(pal, chat):
+    pal("mcp", "add", "dead", "--", sys.executable, "-c", "raise SystemExit(3)")
+    (pal.workspace / "notes.txt").touch()
+    screen = chat(["Hello."], "chat")
+    screen.until("Type a task")
+    screen.type("/dead:greet A")
+    screen.type(" @no")
+    screen.until(r"notes\.txt")
+    screen.type("\x15Hi" + ENTER)
+    screen.until("Hello.")

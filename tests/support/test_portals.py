@@ -148,7 +148,7 @@ def test_ctrl_c_in_an_event_loop_of_the_caller_leaves_the_result_with_the_run():
             return "three"
         async def stop() -> str:
             "Stop."
-            os.kill(os.getpid(), signal.SIGINT)
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
             await asyncio.Event().wait()
         run = Agent(llm=ScriptedLLM([call("count"), call("stop")]), tools=[count, stop]).prepare("go")
         try:

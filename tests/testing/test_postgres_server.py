@@ -35,7 +35,7 @@ def test_it_ends_with_a_process_that_was_killed():
     folder = Path(done.stdout.strip())
     assert done.returncode == -9
     assert folder.name.startswith("pal-pg-")
-    while folder.exists():  # a guard takes it away, when the server has ended
+    while (folder / "data").exists():  # a guard takes it away, when the server has ended
         pass
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(f"postgresql://postgres@/postgres?host={folder}")

@@ -110,8 +110,12 @@ class Database:
 
     @property
     def engine_url(self) -> str:
-        """The address as the engine underneath reads it: it takes ``%20`` in a path for a blank."""
-        return self.url.replace("%", "%25") if self.is_sqlite else self.url
+        """The address as the engine reads it: from SQLAlchemy 2.1 on, ``%20`` in a path is a blank."""
+        if not self.is_sqlite:
+            return self.url
+        from sqlalchemy.engine import URL
+
+        return URL.create("sqlite", database=str(self.path)).render_as_string()
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds; ``@`` stands before each table, ``?`` for each value."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.toolbox.untrusted import mark_untrusted
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp.server import MCPServer
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@([A-Za-z0-9][A-Za-z0-9_-]*):(\S+)")
-_PROMPT = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]*):(\S+)\s*(.*)", re.DOTALL)
+_PROMPT = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]*):(\S*)\s*(.*)", re.DOTALL)
 
 
 class Named(Protocol):
@@ -41,3 +43,21 @@ async def with_all(servers: Named, task: str, typed: str) -> str:
             text = found if isinstance(found, str) else "\n".join(map(str, found))
             texts.append(mark_untrusted(text, f"{name}:{uri}"))
     return "\n\n".join(texts)
+
+
+async def endings(server: MCPServer, prompt: str, words: Sequence[str]) -> Sequence[str]:
+    """What the last of the words behind a prompt may go on to; nothing where the server does not say.
+
+    Args:
+        words: Those typed so far, at least one; the last may be empty.
+    """
+    *before, begun = words
+    try:
+        known = server.known_prompts or await server.prompts()
+        names = next((args for name, _, args in known if name == prompt), ())
+        if len(before) >= len(names):
+            return []
+        given = dict(zip(names, before, strict=False))
+        return await server.complete(prompt, names[len(before)], begun, given)
+    except ToolExecutionError:
+        return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -26,10 +25,10 @@ class WaysToRun(Generic[Deps, Out]):
 
     prepare: Callable[..., Run[Out]]  # makes a run without starting it
 
-    if not TYPE_CHECKING and sys.version_info < (3, 13):
+    if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters: Any) -> Any:
-            """``Agent[Deps]`` is ``Agent[Deps, str]``; older versions of Python know no such defaults."""
+            """``Agent[Deps]`` is ``Agent[Deps, str]``; most versions of Python know no such defaults."""
             one = parameters if isinstance(parameters, tuple) else (parameters, str)
             return super().__class_getitem__(one)
 

@@ -300,8 +300,13 @@ log.append("user", {"text": "parent"})
 
 
 def test_a_forked_child_has_connections_of_its_own(url, store):
+    quiet = "ignore:This process:DeprecationWarning"  # newer versions of Python warn of forks beside threads
     done = subprocess.run(
-        [sys.executable, "-c", FORKS, url], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", quiet, "-c", FORKS, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("refused locked .\n", "")
     assert (texts(store, "s"), texts(store, "t")) == (["parent"], ["child"])

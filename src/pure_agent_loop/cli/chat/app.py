@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.cli.chat.completion import Arguments, Completions
-from pure_agent_loop.cli.chat.custom import CustomCommands
+from pure_agent_loop.cli.chat.custom import CustomCommands, command_in
 from pure_agent_loop.cli.chat.prompt import MOST_LIVE, Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import Desk
 from pure_agent_loop.cli.chat.safe import clean, theme_of
@@ -65,7 +65,7 @@ class Chat:
         self.custom = CustomCommands(shared.workspace, self.desk.confirm)
         self.slash = Slash(self)
         arguments = Arguments(self.talk, self.slash.sessions)
-        completions = Completions(shared.workspace, self.slash.known, arguments.of)
+        completions = Completions(shared.workspace, self.slash.known, arguments)
         vi = wants_vi(Path.home())
         self.prompt = Prompt(self, completions, shared.workspace, vi=vi, color=output.colour)
         self._work: asyncio.Task[None] | None = None
@@ -149,7 +149,7 @@ class Chat:
                 self.prompt.put(wanted)
         elif not self.is_working:
             self._begin(self._do(text))
-        elif text.startswith("/"):
+        elif command_in(text):
             self._begin_beside(text)
         else:
             self.talk.steer(text, at_end=at_end)
@@ -320,7 +320,7 @@ class Chat:
                 asyncio.get_running_loop().call_soon(self._changed)
 
     async def _do(self, text: str) -> None:
-        if text.startswith("/"):
+        if command_in(text):
             await self._slash(text)
         elif text.startswith("!") and text[1:].strip():
             await self._shell(text[1:].strip())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pure_agent_loop.cli.chat.custom import command_in
 from pure_agent_loop.cli.chat.safe import THEMES, one_line
 from pure_agent_loop.cli.choose import models_at, plan_for
+from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.talk import Talk
 
 MOST_FILES, MOST_SHOWN, FRESH_SECONDS = 20_000, 50, 5.0
+ASK_SECONDS = 10.0  # for a server, which may have to start
 _AT = re.compile(r"(?:^|\s)@(\S*)$")
 _NEVER = (".git", "node_modules", ".venv", "__pycache__")
 _ARGUMENTS: Mapping[str, Sequence[str]] = {
@@ -54,9 +59,7 @@ class Completions:
         arguments: What a command may be followed by.
     """
 
-    def __init__(
-        self, workspace: Path, commands: Known, arguments: Callable[[str], Iterable[tuple[str, str]]]
-    ) -> None:
+    def __init__(self, workspace: Path, commands: Known, arguments: Arguments) -> None:
         self._workspace, self._commands, self._arguments = workspace, commands, arguments
         self._files: list[str] = []
         self._looked = -FRESH_SECONDS
@@ -67,9 +70,23 @@ class Completions:
             yield from _fitting(((path, "") for path in self._paths()), found[1])
         elif text.startswith("/") and " " in text:
             command, _, typed = text[1:].partition(" ")
-            yield from _fitting(self._arguments(command), typed)
+            yield from _fitting(self._arguments.of(command), typed)
         elif text.startswith("/"):
             yield from _fitting(self._commands(), text[1:])
+
+    async def asked(self, text: str) -> Sequence[Found]:
+        """What servers say that the text may become: the words behind a prompt of theirs.
+
+        Which prompts there are is known then, too: a server is first asked when its name is typed.
+        """
+        command = None if _AT.search(text) else command_in(text)
+        if command is None or ":" not in command[0]:
+            return []
+        words = text.split()[1:] if not text[-1].isspace() else [*text.split()[1:], ""]
+        with suppress(PureAgentLoopError, asyncio.TimeoutError):
+            found = await asyncio.wait_for(self._arguments.endings(command[0], words), ASK_SECONDS)
+            return [Found(each, len(words[-1]), one_line(each, 60), "") for each in found if each]
+        return []
 
     def _paths(self) -> list[str]:
         if time.monotonic() - self._looked > FRESH_SECONDS:
@@ -99,6 +116,25 @@ class Arguments:
         if command in ("sessions", "resume"):
             return self._sessions()
         return [(name, "") for name in self._words(command)]
+
+    async def endings(self, name: str, words: Sequence[str]) -> Sequence[str]:
+        """What the last of the words behind a prompt may go on to, as its server says.
+
+        Args:
+            name: Of the prompt, with that of its server.
+            words: Those behind it; if there are none yet, the server is asked for its prompts.
+        """
+        servers, (start, _, prompt) = await self._talk.servers(), name.partition(":")
+        server = None if servers is None else servers.get(start)
+        if server is None:
+            return []
+        if words:
+            from pure_agent_loop.mcp.mentions import endings
+
+            return await endings(server, prompt, words)
+        if not server.known_prompts:
+            await server.prompts()
+        return []
 
     def _words(self, command: str) -> Iterable[str]:
         shared = self._talk.shared

@@ -6,23 +6,26 @@ import asyncio
 import hashlib
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word
+from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.questions import Questions, blanks_shown
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.paths import data_folder, private_folder
-from pure_agent_loop.support.terminal import safe_text
+from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 PROJECT_FOLDER = ".agents/commands"
 MOST_BYTES, MOST_COMMANDS = 100_000, 200
+ALIKE = 0.5  # how much a name must be like another one to be named beside it, from 0 to 1
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
+_COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S*)?)(?:\s+(.*))?", re.I | re.S)
 _PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
 
@@ -126,29 +129,57 @@ class CustomCommands:
         return found
 
 
-def own_task(task: str, workspace: Path, questions: Questions | None) -> str:
+def command_in(text: str) -> tuple[str, str] | None:
+    """The command that a text names, and what stands behind it; None for other texts, also with a slash.
+
+    A name is letters, digits, ``-`` and ``_``; ``SERVER:PROMPT`` is one, too. So ``/etc/hosts`` is none.
+    """
+    found = _COMMAND.fullmatch(text)
+    return None if found is None else (found[1], (found[2] or "").strip())
+
+
+def no_command(name: str, known: Iterable[str]) -> str:
+    """What a person is told who named a command that is not there.
+
+    Args:
+        known: The names there are.
+    """
+    alike = [each for each in known if ":" in each or ":" not in name]
+    meant = nearest(name.lower(), alike, ALIKE, most=2)
+    hint = chat_word("did_you_mean", name=", /".join(map(one_line, meant))) if meant else ""
+    return chat_word("no_command", name=one_line(name, 40), hint=hint)
+
+
+def own_task(task: str, workspace: Path, questions: Questions | None, servers: Iterable[str] = ()) -> str:
     """A task that names a command of the person's own, such as ``/fix 12``, as that command says it.
 
     Args:
         task: What was typed.
         workspace: The folder, which may have commands too.
         questions: The person, who is asked about those.
+        servers: Their names; what a prompt of theirs says is for them to know.
 
     Raises:
-        ConfigError: It is one of the folder and nobody has trusted it.
+        ConfigError: It names no command, or one of the conversation, or one of the folder that nobody has
+            trusted.
     """
-    if not task.startswith("/"):
+    if (command := command_in(task)) is None:
         return task
 
     async def confirm(question: str) -> bool:
         return questions is not None and questions.confirm("[y]es, [n]o: ", safe_text(question))
 
-    name, _, words = task[1:].partition(" ")
+    name, words = command
     commands = CustomCommands(workspace, confirm)
-    found = commands.all().get(name)
-    if found is None:
+    known = commands.all()
+    if name in COMMANDS or (name not in known and name in (*SAME, *HABITS)):
+        raise ConfigError(chat_word("only_talking", name=name))
+    prompts = [f"{each}:" for each in servers]
+    if name.startswith(tuple(prompts)):
         return task
-    text = asyncio.run(commands.task(found, words.strip()))
+    if name not in known:
+        raise ConfigError(no_command(name, [*known, *COMMANDS, *prompts]))
+    text = asyncio.run(commands.task(known[name], words))
     if not text:
         raise ConfigError(
             f"/{name} came with this folder and nobody has trusted it. Start pal and type /{name}."

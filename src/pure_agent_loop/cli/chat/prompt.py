@@ -11,13 +11,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pure_agent_loop.cli.chat.completion import Completions
+from pure_agent_loop.cli.chat.completion import Completions, Found
 from pure_agent_loop.cli.chat.output import sparing_output
 from pure_agent_loop.cli.chat.pasted import Chips
 from pure_agent_loop.cli.chat.words import chat_word
@@ -290,12 +290,25 @@ class Prompt:
 def _completer(completions: Completions) -> Completer:
     from prompt_toolkit.completion import Completer, Completion, ThreadedCompleter
 
+    def shown(found: Iterable[Found]) -> Iterator[Completion]:
+        for each in found:
+            yield Completion(each.name, -each.replaces, each.shown, each.about)
+
     class Completing(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:  # noqa: ARG002 - its shape
-            for each in completions.of(document.text_before_cursor):
-                yield Completion(each.name, -each.replaces, each.shown, each.about)
+            yield from shown(completions.of(document.text_before_cursor))
 
-    return ThreadedCompleter(Completing())  # a large folder takes its time
+    class Asking(ThreadedCompleter):  # a large folder takes its time
+        async def get_completions_async(
+            self, document: Any, complete_event: Any
+        ) -> AsyncGenerator[Completion, None]:
+            for each in shown(await completions.asked(document.text_before_cursor)):
+                yield each
+            async with aclosing(super().get_completions_async(document, complete_event)) as others:
+                async for each in others:
+                    yield each
+
+    return Asking(Completing())
 
 
 def wants_vi(home: Path) -> bool:

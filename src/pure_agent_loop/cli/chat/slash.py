@@ -10,13 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pure_agent_loop.cli.chat.custom import CustomCommands
+from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_command
 from pure_agent_loop.cli.chat.safe import THEMES, one_line
 from pure_agent_loop.cli.chat.status import context_rows
 from pure_agent_loop.cli.chat.talk import Shared, Talk
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word, in_words, keys_help
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.nearest import nearest
 from pure_agent_loop.cli.output import Output
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.toolset import rules_of, skills_loader
@@ -111,8 +110,19 @@ class Slash:
         return rules_of(self._host.shared.options)
 
     def looks_only(self, line: str) -> bool:
-        """Whether a command may be given while the agent works."""
-        return line[1:].partition(" ")[0] in _LOOK
+        """Whether a command may be given while the agent works; what is none may."""
+        name, _ = self._meant(line)
+        is_known = name in {*COMMANDS, *self._host.custom.all()} or self._server(name) is not None
+        return name in _LOOK or not is_known
+
+    def _meant(self, line: str) -> tuple[str, str]:
+        name, words = command_in(line) or ("", "")
+        return name if name in self._host.custom.all() else SAME.get(name, name), words
+
+    def _server(self, name: str) -> Any:
+        """Whose prompt that is; None for no server's."""
+        servers = self._host.shared.toolset.mcp
+        return servers.get(name.partition(":")[0]) if servers is not None and ":" in name else None
 
     async def do(self, line: str) -> str:
         """Do what a line says, and return the task that it stands for, if it stands for one.
@@ -123,8 +133,7 @@ class Slash:
         Raises:
             PureAgentLoopError: It cannot be done.
         """
-        name, _, words = line[1:].strip().partition(" ")
-        name, words = name if name in self._host.custom.all() else SAME.get(name, name), words.strip()
+        name, words = self._meant(line)
         if name in COMMANDS:
             found: Callable[[str], Any] = getattr(self, f"_{name}")
             done = found(words)
@@ -134,17 +143,16 @@ class Slash:
         custom = self._host.custom.all()
         if name in custom:
             return await self._host.custom.task(custom[name], words)
-        servers = await self._host.talk.servers() if ":" in name else None
-        if servers is not None and servers.get(name.partition(":")[0]) is not None:
-            from pure_agent_loop.mcp.mentions import with_all
+        if self._server(name) is not None and (servers := await self._host.talk.servers()) is not None:
+            from pure_agent_loop.cli.protocols.mcp_talk import with_named
 
-            return await with_all(servers, line, line.strip())
+            return await with_named(servers, line, line.strip())
         if name in HABITS:
             self._host.say(in_words(HABITS[name]))
             return ""
-        meant = nearest(name, [each for each, _ in self.known()], 0.5)
-        hint = chat_word("did_you_mean", name=meant[0]) if meant else ""
-        self._host.say(chat_word("no_command", name=one_line(name, 40), hint=hint), "error")
+        servers = self._host.shared.toolset.mcp
+        starts = [f"{each.name}:" for each in servers.servers] if servers is not None else []
+        self._host.say(no_command(name, [*(each for each, _ in self.known()), *starts]), "error")
         return ""
 
     # -- to see ---------------------------------------------------------------------------------------

@@ -225,10 +225,14 @@ CHAT: Pairs = {
     ),
     "not_now": ("That waits until the step is over, or Esc stops it.", "请等此步骤结束，或按 Esc 停止。"),
     "no_command": (
-        "There is no command /{name}.{hint} /help lists them.",
-        "没有命令 /{name}。{hint} /help 列出全部。",
+        "There is no command /{name}.{hint} /help lists them; with a blank before it, it goes to the model.",
+        "没有命令 /{name}。{hint}/help 列出全部；前面加一个空格则发给模型。",
     ),
     "did_you_mean": (" Did you mean /{name}?", "是否指 /{name}？"),
+    "only_talking": (
+        "/{name} is for a conversation: start pal and type it. With a blank before it, it goes to the model.",
+        "/{name} 用于对话：请启动 pal 后输入。前面加一个空格则发给模型。",
+    ),
     "trust_command": (
         "This project brings the command /{name}, which somebody else may have written:\n{text}\nUse it?",
         "此项目带有命令 /{name}，可能出自他人之手：\n{text}\n是否使用？",

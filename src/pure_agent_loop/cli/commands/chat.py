@@ -96,7 +96,7 @@ def _converse(options: argparse.Namespace, output: Output) -> int:
             choice,
             place,
             output,
-            *with_attached(" ".join(options.task).strip(), options.attach),
+            *with_attached(" ".join(options.task).rstrip(), options.attach),
         )
 
 

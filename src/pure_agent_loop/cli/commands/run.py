@@ -281,22 +281,23 @@ def run(options: argparse.Namespace, output: Output) -> int:
             "--input-format stream-json takes its tasks from standard input, not from the command line; it "
             "needs --output-format stream-json and goes without --explain."
         )
-    typed_task = " ".join(options.task)
+    typed_task = " ".join(options.task).rstrip()
     task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
     questions = Questions.at_terminal(output)
     typed = rules_of(options)
     configure(options, output, workspace, questions)
     trusted = may_guide(workspace, questions, output, given=options.trust_folder)
-    if task is not None and typed_task.startswith("/"):
-        from pure_agent_loop.cli.chat.custom import own_task
-
-        task = task.replace(typed_task, own_task(typed_task, workspace, questions), 1)
     text, media = with_attached(task or "", options.attach)
     task = text or None
     with closing(place_for_run(options, workspace, questions, output)) as place, ExitStack() as stack:
         # What is wrong with the tools is said before a model starts.
         found = make_toolset(options, workspace, output, trusted=trusted)
         found = with_servers(found, options, workspace, questions, output)
+        if task is not None and typed_task.startswith("/"):
+            from pure_agent_loop.cli.chat.custom import own_task
+
+            names = [each.name for each in found.mcp.servers] if found.mcp else []
+            task = task.replace(typed_task, own_task(typed_task, workspace, questions, names), 1)
         if found.mcp is not None:
             from pure_agent_loop.cli.protocols.mcp_talk import held
 

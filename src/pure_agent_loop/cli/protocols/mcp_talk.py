@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pure_agent_loop.cli.chat.custom import command_in, no_command
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.mcp.connection import ServerError
 from pure_agent_loop.mcp.mentions import with_all
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
@@ -27,6 +30,28 @@ async def lines_about(servers: MCPServers) -> list[str]:
     return [*lines, *(f"`/{name}` {about}" for name, about in servers.known_prompts)]
 
 
+async def with_named(servers: MCPServers, task: str, typed: str) -> str:
+    """A task with the prompt and the resources that it names; see `with_all`.
+
+    Args:
+        task: The task.
+        typed: What of it a person has typed.
+
+    Raises:
+        ConfigError: The server has no such prompt.
+        ServerError: There is no such resource, or the server cannot be asked.
+    """
+    try:
+        return await with_all(servers, task, typed)
+    except ServerError as error:
+        name, _ = command_in(typed) or ("", "")
+        server = servers.get(name.partition(":")[0])
+        known = [each for each, _ in servers.known_prompts]
+        if server is None or not server.known_prompts or name in known:
+            raise
+        raise ConfigError(no_command(name, known)) from error
+
+
 @contextmanager
 def held(servers: MCPServers, task: str | None, typed: str) -> Iterator[str | None]:
     """Keep servers for all of a command, and give its task with the prompts and resources it names.
@@ -36,10 +61,11 @@ def held(servers: MCPServers, task: str | None, typed: str) -> Iterator[str | No
         typed: What of it a person has typed.
 
     Raises:
-        ServerError: There is no such prompt or resource, or the server cannot be asked.
+        ConfigError: The server has no such prompt.
+        ServerError: There is no such resource, or the server cannot be asked.
     """
     run_sync(servers.__aenter__())
     try:
-        yield task if task is None or not typed else run_sync(with_all(servers, task, typed))
+        yield task if task is None or not typed else run_sync(with_named(servers, task, typed))
     finally:
         run_sync(servers.__aexit__())

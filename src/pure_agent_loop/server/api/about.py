@@ -112,16 +112,11 @@ async def _look(asked: Asked) -> models.ServerLook:
 
 
 async def _complete(asked: Asked) -> models.Completions:
+    from pure_agent_loop.mcp.mentions import endings
+
     server, body = _server(asked), asked.body
     assert isinstance(body, models.Begun)
-    *before, begun = body.words
-    names = next((args for name, _, args in server.known_prompts if name == body.prompt), ())
-    values: Sequence[str] = []
-    if len(before) < len(names):
-        with contextlib.suppress(ToolExecutionError):  # it completes nothing
-            given = dict(zip(names, before, strict=False))
-            values = await server.complete(body.prompt, names[len(before)], begun, given)
-    return models.Completions(values=list(values))
+    return models.Completions(values=list(await endings(server, body.prompt, body.words)))
 
 
 async def _tools(asked: Asked) -> models.Tools:
