@@ -27,8 +27,8 @@ LAYERS = [
          kernel.journal output
         support.threads support.paths parts hooks tool_context support.locking media
         support.shared_file llm llm.values support.secrets.redaction support.secrets.secret_shapes
-        support.secrets.secret_keys llm.addresses support.child support.numbers
-        support.secrets.secret_shapes support.numbers support.typed support.language prompts.words
+        support.secrets.secret_keys support.secrets.secret_forms llm.addresses support.child support.numbers
+        support.secrets.looks support.numbers support.typed support.language prompts.words
         prompts.values prompts.english prompts.chinese
         prompts.frames event_data support.images
         """,

@@ -131,4 +131,5 @@ class ReactLoop:
             ConfigError: When awaited or iterated: this run was started before.
         """
         state, notices = start_state(task, messages, system_prompt, prompts_for())
-        return LoopRun(Run(state, replace(self._kit, opening=tuple(notices))))
+        redactor = self._kit.redactor and self._kit.redactor.as_of_now()
+        return LoopRun(Run(state, replace(self._kit, opening=tuple(notices), redactor=redactor)))

@@ -125,8 +125,7 @@ class Makings:
             ConfigError: Something cannot work.
             TypeError: There is no such setting.
         """
-        strange = settings.keys() - RunSettings.__annotations__.keys()
-        if strange:
+        if settings and (strange := settings.keys() - RunSettings.__annotations__.keys()):
             raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
         over = _OVERRIDES.get({}).get(id(self), {})
         given: dict[str, Any] = {**settings, "deps": deps, **over}
@@ -143,6 +142,7 @@ class Makings:
             metadata=given.get("metadata") or {},
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
+            redactor=kit.redactor and kit.redactor.as_of_now(),
         )
         if settings:
             check_price(kit)

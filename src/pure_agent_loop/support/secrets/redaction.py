@@ -7,17 +7,15 @@ five-letter pieces, so that text without secrets costs next to nothing.
 
 from __future__ import annotations
 
-import base64
-import itertools
-import json
+import copy
 import os
 import re
-import string
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.secrets.secret_forms import forms_of
 from pure_agent_loop.support.text import to_jsonable
 
 MIN_LENGTH = 8  # a shorter value stands in too many texts by chance
@@ -37,18 +35,7 @@ _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
-# Which signs are written as their number, and how: by Go, PHP, .NET, lodash, and by careful ones.
-_SIGNS = frozenset(map(chr, range(32, 127))) - frozenset(string.ascii_letters + string.digits + "-_.")
 _MARKS = "&\\%"  # of escaped forms, which are many
-_ESCAPES = [
-    (signs, code)
-    for signs in (
-        *map(frozenset, ("+", "&<>", "+&<>", "&<>'", "+&<>'")),
-        frozenset("\"&'+<>`"),
-        _SIGNS,
-    )
-    for code in ("\\u{:04x}", "\\u{:04X}", "&#{};", "&#x{:x};", "&#x{:X};", "\\x{:02x}", "%{:02X}", "%{:02x}")
-]
 _SCALARS = frozenset({bool, int, float})
 T = TypeVar("T")
 
@@ -75,11 +62,14 @@ class Redactor:
     ) -> None:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
-        found: dict[str, str] = {}
-        for name, value in [*((name, value) for value, name in self._given.items()), *_from(self._env)]:
-            if len(value) >= MIN_LENGTH:
-                found.setdefault(value, name)
-        self._forms = {form: name for value, name in found.items() for form in _forms(value)}
+        seen = dict(self._env)
+        self._later: tuple[dict[str, str], Redactor | None] = seen, None
+        self._know({**_by_value(seen), **self._given})
+
+    def _know(self, found: Mapping[str, str]) -> None:
+        self._found = {value: name for value, name in found.items() if len(value) >= MIN_LENGTH}
+        forms = ((form, name) for value, name in self._found.items() for form in forms_of(value))
+        self._forms = {form: name for form, name in forms if len(form) >= MIN_LENGTH}
         self.is_empty = not self._forms  # shapes are looked for all the same
         self._by_piece: dict[str, set[str]] = {}
         self._by_tail: dict[str, set[str]] = {}
@@ -93,6 +83,17 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._forms)} forms of known secrets)"
+
+    def as_of_now(self) -> Redactor:
+        """One that also knows what has come into the environment since; itself, as long as nothing has."""
+        seen = dict(self._env)
+        if seen != self._later[0]:
+            new, found = None, _by_value(seen)
+            if found.keys() - self._found.keys():
+                new = copy.copy(self)
+                new._know({**found, **self._found})
+            self._later = seen, new
+        return self._later[1] or self
 
     def with_secrets(self, secrets: Mapping[str, str]) -> Redactor:
         """One that knows more."""
@@ -369,40 +370,13 @@ def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
                 yield name, value
 
 
+def _by_value(env: Mapping[str, str]) -> dict[str, str]:
+    return {value: name for name, value in _from(env)}
+
+
 def _is_plain(value: str) -> bool:
     """True for a word or a small number, which would be missed in ordinary text."""
     return _WORDS.fullmatch(value) is not None
-
-
-def _forms(value: str) -> Iterable[str]:
-    """A value as it may be written: itself, escaped, percent-encoded, in base64 at any place."""
-    import html  # with a table of all names
-
-    quoted = urllib.parse.quote(value, safe="")
-    small = re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quoted)
-    forms = {value, quoted, small, urllib.parse.quote(value), urllib.parse.quote_plus(value)}
-    forms |= {"".join(code.format(ord(c)) if c in signs else c for c in value) for signs, code in _ESCAPES}
-    for double, single, plus in itertools.product(
-        ("&quot;", "&#34;"), ("&#x27;", "&#39;", "&apos;", "'"), ("+", "&#43;")
-    ):
-        page = html.escape(value).replace("&quot;", double).replace("&#x27;", single)
-        forms |= {page.replace("+", plus), html.escape(value, quote=False)}
-    escaped = json.dumps(value)[1:-1]
-    forms |= {escaped, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(escaped)[1:-1]}
-    for signs, code in _ESCAPES:  # as JSON's escapes are, and then those that are meant for HTML
-        if code.startswith("\\u"):
-            forms.add("".join(code.format(ord(c)) if c in signs and c not in '"\\' else c for c in escaped))
-    forms |= {escaped.replace("/", "\\/"), quoted.replace("%", "%25"), small.replace("%", "%25")}
-    # As Python shows it, and as it stands in a command line.
-    forms |= {repr(value)[1:-1], value.replace("'", "'\\''"), value.replace("'", "'\"'\"'")}
-    forms.add(re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", value))
-    data = value.encode("utf-8", "replace")
-    for shift in range(3):
-        whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")
-        first = (0, 2, 3)[shift]
-        last = (len(data) + shift) * 8 // 6
-        forms |= {whole[first:last], whole[first:last].replace("+", "-").replace("/", "_")}
-    return (form for form in forms if len(form) >= MIN_LENGTH)
 
 
 def _places(text: str, forms: Iterable[str]) -> Iterable[tuple[int, int, str]]:
