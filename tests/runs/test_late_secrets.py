@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import UserDict
 
 import pytest
 
@@ -78,3 +79,17 @@ def test_nothing_is_made_again_for_nothing():
     assert redactor.as_of_now() is new
     assert new.redact_known(f"{EARLY} {LATE}") == "[secret:EARLY_KEY removed] [secret:EARLY_KEY removed]"
     assert redactor.redact_known(LATE) == LATE
+
+
+class Leaving(UserDict):
+    """Loses a name while it is read, as `os.environ` may by another thread."""
+
+    def __iter__(self):
+        names = list(self.data)
+        self.data.pop("GONE_KEY", None)
+        return iter(names)
+
+
+def test_a_name_that_goes_meanwhile_is_no_failure():
+    redactor = Redactor(env=Leaving(GONE_KEY=EARLY, LATE_KEY=LATE))
+    assert redactor.as_of_now().redact_known(f"{EARLY} {LATE}") == f"{EARLY} [secret:LATE_KEY removed]"

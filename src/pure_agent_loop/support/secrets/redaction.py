@@ -62,7 +62,7 @@ class Redactor:
     ) -> None:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
-        seen = dict(self._env)
+        seen = _now_in(self._env)
         self._later: tuple[dict[str, str], Redactor | None] = seen, None
         self._know({**_by_value(seen), **self._given})
 
@@ -86,7 +86,7 @@ class Redactor:
 
     def as_of_now(self) -> Redactor:
         """One that also knows what has come into the environment since; itself, as long as nothing has."""
-        seen = dict(self._env)
+        seen = _now_in(self._env)
         if seen != self._later[0]:
             new, found = None, _by_value(seen)
             if found.keys() - self._found.keys():
@@ -354,6 +354,11 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
     if isinstance(secrets, (str, bytes)) or not all(isinstance(value, str) for _, value in pairs):
         raise ConfigError("secrets must be a list of texts, or texts by name.")
     return {value: "" if not named or str(name).startswith("#") else str(name) for name, value in pairs}
+
+
+def _now_in(env: Mapping[str, str]) -> dict[str, str]:
+    """A copy; another thread may take names away meanwhile."""
+    return {name: value for name in list(env) if (value := env.get(name)) is not None}
 
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
