@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -141,6 +142,15 @@ def test_the_file_is_the_one_that_was_named(name, tmp_path, monkeypatch):
     with Engine(f"sqlite:///{name}/d.sqlite", agents=agents) as engine:
         assert engine.submit("greeter", "Greet.").result(60).content == "Hello."
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12) or sqlite3.sqlite_version_info >= (3, 42), reason="this SQLite is new enough"
+)
+def test_a_sqlite_that_is_too_old_is_named(tmp_path):
+    engine = Engine(f"sqlite:///{tmp_path}/d.sqlite", agents={"greeter": Agent(llm=ScriptedLLM([]))})
+    with pytest.raises(DurableError, match=r"SQLite 3\.\d+.* 3\.42"), engine:
+        pass
 
 
 def test_a_server_that_never_answered_is_not_waited_for():

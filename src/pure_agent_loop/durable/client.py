@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from sqlite3 import sqlite_version, sqlite_version_info
 from typing import Any
 
 from pure_agent_loop.durable.database import Database, storable
@@ -286,5 +288,11 @@ class Client:
         else:
             made = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
         if not made:
+            # There the engine asks SQLite for milliseconds, whatever its version.
+            if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
+                raise DurableError(
+                    f"SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or newer "
+                    "on Python 3.12 and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
+                )
             with self.asking():
                 dbos.DBOS.migrate(self.database.engine_url)

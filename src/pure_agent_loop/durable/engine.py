@@ -282,7 +282,11 @@ class Engine:
 
     def __enter__(self) -> Self:
         if self.agents:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                self.close()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
