@@ -121,7 +121,7 @@ class OpenAIClient(BaseLLMClient):
         return self._ask(messages, tools, kwargs, stream=True)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the connections of the running event loop; one in use is closed when its answer ends."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -373,7 +373,11 @@ class _Reading:
 
     async def more(self) -> Iterable[Delta]:
         """What has come since."""
-        data = await self._answer.read()
+        try:
+            data = await self._answer.read()
+        except Exception:
+            if not (data := self._answer.left()):
+                raise
         self._ended = not data
         return self._reader.feed(data) if data else self._reader.close()
 

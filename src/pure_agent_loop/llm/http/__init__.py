@@ -35,6 +35,10 @@ class Answer(Protocol):
         """What has come of its body since, unpacked; waits for the next piece, and is empty at the end."""
         ...
 
+    def left(self) -> bytes:
+        """What had come of its body before `read` failed, once."""
+        ...
+
     async def aclose(self) -> None:
         """Give the connection back; one whose body was not read to its end is closed."""
         ...
@@ -60,5 +64,5 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; one in use when its answer is."""
         ...

@@ -18,6 +18,7 @@ from pure_agent_loop.llm.http.plain import (
     Patience,
     PlainRequest,
     PlainTransport,
+    is_unsendable,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST_HEADER = 65_536  # bytes
 LARGE = 1_000_000  # bytes of a request that are sent piece by piece
+_MOVED = (301, 302, 303, 307, 308)
 
 
 class AioTransport(PlainTransport):
@@ -36,42 +38,58 @@ class AioTransport(PlainTransport):
         super().__init__(*given)
         self._address = URL(self.url)
         self._tls = _tls_context() if self._address.scheme == "https" else None
-        self._session: aiohttp.ClientSession | None = None
-        self._forgotten: weakref.finalize[..., Any] | None = None
+        self._line: _Line | None = None
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _opened(self) -> _Line:
         """The session, made in the event loop that it belongs to."""
-        if self._session is None:
+        if self._line is None:
             closes = self.headers.get("connection", "").lower() == "close"
             kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
-            self._session = aiohttp.ClientSession(
+            session = aiohttp.ClientSession(
                 connector=_Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.headers,
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
             )
-            loop = asyncio.get_running_loop()
-            self._forgotten = weakref.finalize(self, _forget, self._session, weakref.ref(self), loop)
-        return self._session
+            self._line = _Line(session)
+        return self._line
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
         body, query = request.body, request.query
-        for goes_on in (True, False):
-            try:
-                response = await self._opened().post(
-                    URL(f"{self.url}?{query}", encoded=True) if query else self._address,
-                    data=body if len(body) < LARGE else io.BytesIO(body),
-                    headers=request.headers,
-                    timeout=_timeout(request.patience),
-                    max_redirects=REDIRECTS,
-                )
-                break
-            except aiohttp.ClientOSError as error:
-                # A server may end a kept connection right behind an answer. This one was closing and took no
-                # whole request; by now all that end so are known.
-                if not (goes_on and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)):
-                    raise
-        return response.status, _Answer(response)
+        follows, answer, line = self._tls is not None, None, self._opened()
+        line.users += 1
+        try:
+            for goes_on in (True, False):
+                try:
+                    response = await line.session.post(
+                        URL(f"{self.url}?{query}", encoded=True) if query else self._address,
+                        data=body if len(body) < LARGE else io.BytesIO(body),
+                        headers=request.headers,
+                        timeout=_timeout(request.patience),
+                        allow_redirects=follows,
+                        max_redirects=REDIRECTS,
+                    )
+                    break
+                except aiohttp.ClientOSError as error:
+                    # A server may end a kept connection right behind an answer. This one was closing and took
+                    # no whole request; by now all that end so are known.
+                    if not (goes_on and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)):
+                        raise
+            answer = _Answer(response, line)
+        finally:
+            if answer is None:
+                await line.release()
+        if follows or response.status not in _MOVED:
+            return response.status, answer
+        await answer.aclose()
+        if self._tls is None:  # Perhaps it is to TLS. What it trusts takes long to read, so not before.
+            self._tls = _tls_context()
+            await self._close()
+        return await self._send(request)
+
+    def _is_beyond(self, error: Exception) -> bool:
+        return isinstance(error, aiohttp.ClientResponseError) or is_unsendable(error)
 
     async def _read(self, answer: Answer) -> bytes:
         assert isinstance(answer, _Answer)
@@ -80,19 +98,51 @@ class AioTransport(PlainTransport):
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
         timeout = _timeout(Patience(seconds, seconds))
-        async with self._opened().get(url, timeout=timeout, raise_for_status=True) as response:
-            return json.loads(await response.read())
+        line = self._opened()
+        line.users += 1
+        try:
+            async with line.session.get(url, timeout=timeout, allow_redirects=False) as response:
+                data = await response.read()
+                if response.status != 200:
+                    raise ValueError(f"status {response.status}")
+                return json.loads(data)
+        finally:
+            await line.release()
 
     async def _close(self) -> None:
-        session, self._session = self._session, None
-        if self._forgotten is not None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.is_left = True
+            await line.close()
+
+
+class _Line:
+    """A session, and how many use it: aiohttp never wakes a reader whose connection it closes.
+
+    Args:
+        session: Made in the running event loop.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session, self.users, self.is_left = session, 0, False
+        loop = asyncio.get_running_loop()
+        self._forgotten = weakref.finalize(self, _forget, session, weakref.ref(self), loop)
+
+    async def release(self) -> None:
+        """There is one user less."""
+        self.users -= 1
+        if self.is_left:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close it if nobody uses it."""
+        if not self.users:
             self._forgotten.detach()
-        if session is not None:
-            await session.close()
+            await self.session.close()
 
 
 def _forget(
-    session: aiohttp.ClientSession, user: weakref.ref[AioTransport], loop: asyncio.AbstractEventLoop
+    session: aiohttp.ClientSession, user: weakref.ref[_Line], loop: asyncio.AbstractEventLoop
 ) -> None:
     """What nobody has closed would complain aloud; its sockets close all the same.
 
@@ -110,18 +160,28 @@ class _Connector(aiohttp.TCPConnector):
 class _Answer:
     """See `Answer`."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, line: _Line) -> None:
         self.response, self.headers = response, response.headers
         self.read = response.content.readany
+        self._line: _Line | None = line
 
     @property
     def at_end(self) -> bool:
         """See `Answer`."""
         return self.response.content.at_eof()
 
+    def left(self) -> bytes:
+        """See `Answer`. What came together with the failure, aiohttp keeps but does not give."""
+        return self.response.content._read_nowait(-1)
+
     async def aclose(self) -> None:
         """See `Answer`."""
         self.response.close()  # does nothing to a connection whose answer was read to its end
+        line, self._line = self._line, None
+        if line is not None:
+            line.users -= 1
+            if line.is_left:
+                await line.close()
 
 
 def _timeout(patience: Patience) -> aiohttp.ClientTimeout:

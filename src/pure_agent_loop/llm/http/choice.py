@@ -36,6 +36,9 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     wanted = os.environ.get(HTTP_VARIABLE, "").strip().lower()
     if wanted not in ("", *_WAYS):
         raise ConfigError(f"{HTTP_VARIABLE}={wanted!r} is not known. Use one of: {', '.join(_WAYS)}.")
+    from pure_agent_loop.llm.http.plain import check_seconds
+
+    check_seconds(settings.get("timeout"))
     why, has_aiohttp = why_not(settings), wanted != "httpx" and _aiohttp_is_there()
     if wanted == "aiohttp":
         if not has_aiohttp:
@@ -86,8 +89,9 @@ def _is_plain(name: str, value: object) -> bool:
     if name == "timeout":
         return value is None or isinstance(value, (int, float))
     if name == "default_headers":
-        fields = value.items() if isinstance(value, Mapping) else [(value, "")]
-        return all(isinstance(each, str) and each.isascii() for pair in fields for each in pair)
+        from pure_agent_loop.llm.http.plain import are_plain
+
+        return are_plain(value)
     return isinstance(value, str)
 
 

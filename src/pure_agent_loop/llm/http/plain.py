@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import re
 import sys
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
@@ -20,6 +22,9 @@ SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
 CONNECTIONS, REDIRECTS = 1_000, 20
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # of those of a request, what is of HTTP
+_NAME, _TEXT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+# What a library does itself, each in its way: https://www.rfc-editor.org/rfc/rfc9112#section-6
+_OF_SENDING = {"content-length", "transfer-encoding", "expect"}
 
 
 class Patience(NamedTuple):
@@ -67,9 +72,10 @@ class PlainTransport(ABC):
             **_lowered(settings.get("default_headers") or {}),
         }
         given = settings.get("timeout", self)
-        self._patience = Patience() if given is self else Patience(given, given)
+        self._patience = Patience() if given is self else _patience(given)
         self._new_beside = beside
         self._beside: Transport | None = None
+        self._goes_beside = False  # with every request
 
     @abstractmethod
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
@@ -77,7 +83,11 @@ class PlainTransport(ABC):
 
     @abstractmethod
     async def _read(self, answer: Answer) -> bytes:
-        """The whole body of an answer, which is closed then."""
+        """The whole body of an answer."""
+
+    def _is_beyond(self, _: Exception) -> bool:
+        """Whether this library cannot do what the SDK's perhaps can; then that is asked from now on."""
+        return False
 
     @abstractmethod
     async def get(self, url: str, seconds: float) -> Any:
@@ -89,23 +99,27 @@ class PlainTransport(ABC):
 
     async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
         """See `Transport`."""
-        request = self._request(body, options)
+        request = None if self._goes_beside else self._request(body, options)
         if request is None:
             return await self._other().post(body, options)
         try:
             status, answer = await self._send(request)
         except (TimeoutError, asyncio.TimeoutError):
             raise
-        except Exception as error:
-            if isinstance(error, ValueError) and not isinstance(error, OSError):  # as a bad certificate is
-                raise UnsendableError(type(error).__name__) from None
-            raise UnansweredError from error
-        if status // 100 == 3 and not self.follows:
+        except Exception as error:  # noqa: BLE001 - raised below as what it means
+            if self._is_beyond(error):
+                self._goes_beside = self._new_beside is not None
+            if self._goes_beside and is_unsendable(error):
+                return await self._other().post(body, options)
+            raise_failed(error)
+        if status // 100 == 2:
+            return answer
+        try:
+            if status // 100 != 3 or self.follows:
+                raise RefusedError(status, await self._read(answer), answer.headers)
+        finally:
             await answer.aclose()
-            return await self._other().post(body, options)
-        if status // 100 != 2:
-            raise RefusedError(status, await self._read(answer), answer.headers)
-        return answer
+        return await self._other().post(body, options)
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -132,17 +146,56 @@ class PlainTransport(ABC):
         query = options.get("extra_query") or {}
         is_plain = (
             (seconds is None or isinstance(seconds, (int, float)))
-            and all(isinstance(each, str) for each in headers.values())
+            and are_plain(headers)
             and all(isinstance(each, (str, int, float)) for each in query.values())
         )
         if not is_plain:
             return None
-        patience = self._patience if seconds is None else Patience(seconds, seconds)
+        patience = self._patience if seconds is None else _patience(seconds)
         if not headers and not query:
             return PlainRequest(body, patience)
         written = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in query.items()}
         more = {**self.headers, **_lowered(headers)} if headers else None
-        return PlainRequest(body, patience, urllib.parse.urlencode(written), more)
+        try:
+            return PlainRequest(body, patience, urllib.parse.urlencode(written), more)
+        except UnicodeEncodeError as error:
+            raise_failed(error)
+
+
+def are_plain(headers: object) -> bool:
+    """Whether header fields are such as every library sends alike: texts that HTTP has a form for."""
+    return isinstance(headers, Mapping) and all(
+        isinstance(name, str)
+        and isinstance(text, str)
+        and _NAME.fullmatch(name)
+        and _TEXT.fullmatch(text)
+        and name.lower() not in _OF_SENDING
+        for name, text in headers.items()
+    )
+
+
+def check_seconds(timeout: object) -> None:
+    """Refuse a `timeout` that leaves no time. Raises `ConfigError`."""
+    if isinstance(timeout, (int, float)) and not timeout > 0:
+        raise ConfigError(f"timeout={timeout!r} leaves no time. Pass seconds above 0, or leave it out.")
+
+
+def _patience(seconds: float | None) -> Patience:
+    check_seconds(seconds)
+    seconds = None if seconds == math.inf else seconds
+    return Patience(seconds, seconds)
+
+
+def raise_failed(error: Exception) -> NoReturn:
+    """Say of what a library has raised what it means: the request cannot be sent, or has no answer."""
+    if is_unsendable(error):
+        raise UnsendableError(type(error).__name__) from None
+    raise UnansweredError from error
+
+
+def is_unsendable(error: Exception) -> bool:
+    """Whether a library has refused to send a request."""
+    return isinstance(error, ValueError) and not isinstance(error, OSError)  # as a bad certificate is
 
 
 def has_proxy() -> bool:

@@ -47,6 +47,7 @@ class StackedTransport(library.AsyncBaseTransport):
         self._free: deque[tuple[float, library.AsyncHTTPTransport]] = deque()  # since when; the newest last
         self._spoiled: list[library.AsyncHTTPTransport] = []
         self._places = asyncio.Semaphore(CONNECTIONS)
+        self._is_closed = False
 
     async def handle_async_request(self, request: library.Request) -> library.Response:
         """See the base class."""
@@ -61,7 +62,8 @@ class StackedTransport(library.AsyncBaseTransport):
         try:
             response = await sender.handle_async_request(request)
         except BaseException:
-            give_back(spoiled=True)
+            if (left := give_back(spoiled=True)) is not None:
+                await left.aclose()
             raise
         assert isinstance(response.stream, library.AsyncByteStream)
         response.stream = _Body(response.stream, give_back)
@@ -77,15 +79,21 @@ class StackedTransport(library.AsyncBaseTransport):
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise library.PoolTimeout("Every connection is in use.") from error
 
-    def _give_back(self, sender: library.AsyncHTTPTransport, *, spoiled: bool) -> None:
+    def _give_back(
+        self, sender: library.AsyncHTTPTransport, *, spoiled: bool
+    ) -> library.AsyncHTTPTransport | None:
+        self._places.release()
+        if self._is_closed:
+            return sender
         if spoiled:  # nobody knows what is left of its connection
             self._spoiled.append(sender)
         else:
             self._free.append((asyncio.get_running_loop().time(), sender))
-        self._places.release()
+        return None
 
     async def aclose(self) -> None:
-        """See the base class."""
+        """See the base class. What is in use is closed when it is given back."""
+        self._is_closed = True
         while self._free:
             await self._free.pop()[1].aclose()
         while self._spoiled:
@@ -113,6 +121,10 @@ class HttpxAnswer:
         """See `Answer`."""
         return await anext(self._pieces, b"")
 
+    def left(self) -> bytes:
+        """See `Answer`. Nothing: it fails behind what has come."""
+        return b""
+
     async def aclose(self) -> None:
         """See `Answer`."""
         await self._pieces.aclose()
@@ -120,7 +132,8 @@ class HttpxAnswer:
 
 
 class _GivesBack(Protocol):
-    def __call__(self, *, spoiled: bool) -> None: ...
+    def __call__(self, *, spoiled: bool) -> library.AsyncHTTPTransport | None:
+        """What has to be closed now."""
 
 
 class _Body(library.AsyncByteStream):
@@ -141,5 +154,5 @@ class _Body(library.AsyncByteStream):
             await self._stream.aclose()
             spoiled = False
         finally:
-            if give_back is not None:
-                give_back(spoiled=spoiled)
+            if give_back is not None and (left := give_back(spoiled=spoiled)) is not None:
+                await left.aclose()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http.plain import has_proxy
+from pure_agent_loop.llm.http.plain import check_seconds, has_proxy, raise_failed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -46,18 +47,24 @@ class SdkTransport:
 
     async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
         """See `Transport`."""
-        from openai import AsyncStream
+        from openai import AsyncStream, OpenAIError
 
         from pure_agent_loop.llm.http.pool import HttpxAnswer
 
-        opened = await self._client.post(
-            "/chat/completions",
-            **{self._body: body},
-            cast_to=object,
-            options=_request_options(options),
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
+        fields = _request_options(options)
+        try:
+            opened = await self._client.post(
+                "/chat/completions",
+                **{self._body: body},
+                cast_to=object,
+                options=fields,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        except (OpenAIError, TimeoutError, asyncio.TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001 - raised as what it means
+            raise_failed(error)
         return HttpxAnswer(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:
@@ -70,6 +77,7 @@ class SdkTransport:
 
 
 def _request_options(options: Mapping[str, Any]) -> Any:
+    check_seconds(options.get("timeout"))
     names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
     return {new: options[old] for old, new in names.items() if options.get(old) is not None}
 
