@@ -87,6 +87,45 @@ def test_an_answer_goes_on_when_its_client_is_closed_and_its_connection_ends_wit
     gc.collect()
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_kept_connection_that_ended_while_the_event_loop_was_busy(
+    travel, scheme, tmp_path: Path, monkeypatch
+):
+    may_end, has_ended, seen = threading.Event(), threading.Event(), []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            seen.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.wfile.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + LENGTH + b"\r\n" + HELLO
+            )
+            may_end.wait(60)
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            has_ended.set()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    tls = None
+    if scheme == "https":
+        tls, trusted = certificate(tmp_path, "localhost")
+        monkeypatch.setenv("SSL_CERT_FILE", trusted)
+    with serving(Handler, tls) as port:
+        client = client_of(f"{scheme}://localhost:{port}/v1")
+
+        async def work() -> list[str | None]:
+            first = (await ask(client)).content
+            may_end.set()
+            assert has_ended.wait(60)  # nothing else happens in this event loop meanwhile
+            return [first, (await ask(client)).content]
+
+        assert run(client, work) == ["hello", "hello"]
+    assert len(seen) == 2
+
+
 # -- odd servers -----------------------------------------------------------------------------------
 
 

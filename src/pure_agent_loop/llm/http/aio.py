@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import select
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,13 @@ from pure_agent_loop.llm.http.plain import (
 if TYPE_CHECKING:
     import ssl
 
+    from aiohttp.connector import Connection
+
     from pure_agent_loop.llm.http import Answer
 
 LONGEST_HEADER = 65_536  # bytes
 LARGE = 1_000_000  # bytes of a request that are sent piece by piece
+_POLL = getattr(select, "poll", None)  # Windows has none
 _MOVED = (301, 302, 303, 307, 308)
 
 
@@ -39,6 +43,7 @@ class AioTransport(PlainTransport):
         self._address = URL(self.url)
         self._tls = _tls_context() if self._address.scheme == "https" else None
         self._line: _Line | None = None
+        self._usual = _timeout(self._patience)
 
     def _opened(self) -> _Line:
         """The session, made in the event loop that it belongs to."""
@@ -60,22 +65,14 @@ class AioTransport(PlainTransport):
         follows, answer, line = self._tls is not None, None, self._opened()
         line.users += 1
         try:
-            for goes_on in (True, False):
-                try:
-                    response = await line.session.post(
-                        URL(f"{self.url}?{query}", encoded=True) if query else self._address,
-                        data=body if len(body) < LARGE else io.BytesIO(body),
-                        headers=request.headers,
-                        timeout=_timeout(request.patience),
-                        allow_redirects=follows,
-                        max_redirects=REDIRECTS,
-                    )
-                    break
-                except aiohttp.ClientOSError as error:
-                    # A server may end a kept connection right behind an answer. This one was closing and took
-                    # no whole request; by now all that end so are known.
-                    if not (goes_on and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)):
-                        raise
+            response = await line.session.post(
+                URL(f"{self.url}?{query}", encoded=True) if query else self._address,
+                data=body if len(body) < LARGE else io.BytesIO(body),
+                headers=request.headers,
+                timeout=self._usual if request.patience is self._patience else _timeout(request.patience),
+                allow_redirects=follows,
+                max_redirects=REDIRECTS,
+            )
             answer = _Answer(response, line)
         finally:
             if answer is None:
@@ -153,8 +150,37 @@ def _forget(
 
 
 class _Connector(aiohttp.TCPConnector):
+    """Hands out no kept connection that its server has ended, which the event loop may not know yet."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._handed_out: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+
+    async def connect(self, *given: Any, **named: Any) -> Connection:
+        """A connection, new or kept."""
+        while True:
+            connection = await super().connect(*given, **named)
+            transport = connection.transport
+            if transport is None:
+                return connection
+            if transport not in self._handed_out:  # a new one
+                self._handed_out.add(transport)
+                return connection
+            if not _is_readable(transport):
+                return connection
+            connection.close()  # nothing comes that nobody has asked for but the end
+
     def __del__(self, _: Any = None) -> None:
         """Say nothing; see above."""
+
+
+def _is_readable(transport: asyncio.BaseTransport) -> bool:
+    socket = transport.get_extra_info("socket")
+    if _POLL is None:
+        return bool(select.select([socket], [], [], 0)[0])
+    poll = _POLL()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _Answer:
@@ -172,7 +198,8 @@ class _Answer:
 
     def left(self) -> bytes:
         """See `Answer`. What came together with the failure, aiohttp keeps but does not give."""
-        return self.response.content._read_nowait(-1)
+        kept = getattr(self.response.content, "_read_nowait", None)
+        return b"" if kept is None else kept(-1)
 
     async def aclose(self) -> None:
         """See `Answer`."""
