@@ -6,7 +6,8 @@ LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 # What the other HTTP client has to do as well; see tests/wire/test_transports.py.
 WIRE := tests/wire/test_connections.py tests/wire/test_failures.py tests/wire/test_requests.py
-FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test_retry.py
+FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test_retry.py \
+	tests/testing/test_quirks.py tests/sessions/test_kill.py
 
 .PHONY: run test check tools tests lowest format clean
 
@@ -21,7 +22,7 @@ check: $(VENV)/.dev  ## Format, lint, types
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing examples
 
-tools:  ## Programs that tests need: bubblewrap, ripgrep, git
+tools:  ## Programs that tests need: bubblewrap, ripgrep, git, nginx
 	@sh scripts/install-test-tools.sh
 
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
@@ -38,7 +39,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist
+	rm -rf $(VENV) $(LOWEST) .servers build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
