@@ -86,7 +86,7 @@ class Interrupt:
         self._wakes = 0.0  # when the timer does
         self.deadline = 0.0
         """When the block is left, on the event loop's clock; set to 0 for never."""
-        self._undo: list[Callable[[], None]] = []
+        self._undo: tuple[Callable[[], None], ...] = ()
         self._cancelling = 0
 
     @property
@@ -123,7 +123,7 @@ class Interrupt:
     def on(self, token: CancelToken | None) -> None:
         """Leave the block when `token` is cancelled."""
         if token is not None:
-            self._undo.append(token.on_cancel(self.fire_from_anywhere))
+            self._undo += (token.on_cancel(self.fire_from_anywhere),)
 
     def fire_from_anywhere(self) -> None:
         """Leave the block; may be called from any thread, or from inside the block itself."""

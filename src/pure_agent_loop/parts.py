@@ -130,6 +130,13 @@ def new_part(
     }
 
 
+def change_of(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says of a part that has changed; what was said or given out stands in other records."""
+    when = part["ended"] or part["started"] or part["created"]
+    about = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
+    return about | ({"call_id": part["call_id"], "tool": part["tool"]} if part["call_id"] else {})
+
+
 def moved(part: Mapping[str, Any], state: PartState, now: float, output: str | None = None) -> dict[str, Any]:
     """The plain form of a part in another state; see `Part.to`."""
     before: PartState = part["state"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
@@ -213,12 +213,17 @@ async def all_told() -> None:
         await context.run.told()
 
 
-@contextmanager
-def in_run(context: RunContext[Any]) -> Iterator[None]:
+class in_run:  # noqa: N801 - it stands behind `with`
     """Make a run the current one, for this task and what it begins."""
-    token = _RUN.set(context)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: RunContext[Any]) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = _RUN.set(self._context)
+
+    def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # what was left behind is closed from elsewhere
-            _RUN.reset(token)
+            _RUN.reset(self._token)

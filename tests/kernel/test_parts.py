@@ -315,3 +315,14 @@ async def test_no_part_gets_lost_for_a_slow_reader_whose_run_is_cancelled():
         events += [event async for event in stream]
         assert events[-1].data["stop_reason"] == "cancelled"
         check_events(events)
+
+
+async def test_a_reader_may_change_what_it_was_told():
+    seen = []
+    agent = Agent(llm=ScriptedLLM([call("add", a=1, b=2), answer("Three.")]), tools=[add])
+    async for event in agent.arun_stream("Add."):
+        if event.type is E.PART:
+            seen.append((event.part["type"], event.part["state"]))
+            event.part.clear()
+    states = ("pending", "running", "completed")
+    assert seen == [("tool", each) for each in states] + [("text", each) for each in states]

@@ -27,9 +27,9 @@ class Checkpointed(Protocol):
 class Journal(Protocol):
     """Where effects happen."""
 
-    async def effect(
+    def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
-    ) -> T:
+    ) -> Awaitable[T]:
         """Make an effect happen, or return what it gave when it already happened.
 
         Args:
@@ -52,8 +52,8 @@ class Journal(Protocol):
         """Take what is due out of the inbox, or return what was taken when it already happened."""
         ...
 
-    def note_part(self, change: Mapping[str, Any]) -> None:
-        """A part of an answer has changed: ``id``, ``type``, ``state``, ``time``; of a call also ``tool``."""
+    def note_part(self, part: Mapping[str, Any]) -> None:
+        """A part of an answer has changed; `part` is its plain form, of which `change_of` is to be kept."""
         ...
 
     def checkpoint(self, state: Checkpointed) -> None:
@@ -68,14 +68,14 @@ class Journal(Protocol):
 class MemoryJournal:
     """Keeps nothing: each effect simply happens."""
 
-    async def effect(
+    def effect(
         self,
         key: str,  # noqa: ARG002 - nothing is looked up here
         run: Callable[[], Awaitable[T]],
         about: Mapping[str, Any] | None = None,  # noqa: ARG002 - and nothing is written down
-    ) -> T:
-        """Await `run`."""
-        return await run()
+    ) -> Awaitable[T]:
+        """What `run` gives, with nothing around it."""
+        return run()
 
     def recorded(self, key: str) -> bool:  # noqa: ARG002 - nothing is
         """Nothing is."""
@@ -88,7 +88,7 @@ class MemoryJournal:
         """Take what is due."""
         return inbox.take(at_end=at_end)
 
-    def note_part(self, change: Mapping[str, Any]) -> None:
+    def note_part(self, part: Mapping[str, Any]) -> None:
         """Do nothing."""
 
     def checkpoint(self, state: Checkpointed) -> None:

@@ -217,8 +217,10 @@ class Kit:
         Raises:
             TypeError: There is no such field.
         """
+        known = self.__dict__
+        all_fields = {**known, **fields}  # a dict that is copied whole is not built again
+        if len(all_fields) != len(known):
+            raise TypeError(f"A kit has no {', '.join(fields.keys() - known.keys())}.")
         kit = object.__new__(Kit)
-        kit.__dict__.update(self.__dict__, **fields)
-        if len(kit.__dict__) != len(self.__dict__):
-            raise TypeError(f"A kit has no {', '.join(fields.keys() - self.__dict__.keys())}.")
+        object.__setattr__(kit, "__dict__", all_fields)
         return kit

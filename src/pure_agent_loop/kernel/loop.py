@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import Event, EventType, StepEndEvent
 from pure_agent_loop.kernel.equip import end_background, equipped, list_tools
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
@@ -68,8 +68,8 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
     if state.pending:
         await run_calls(state, kit)
     if state.stop_reason not in WAITING:
-        context = measure(state, kit).to_dict()
-        await kit.emit(Event.step_end(state.step, state.usage.to_dict(), context))
+        end = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
+        await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
 
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:

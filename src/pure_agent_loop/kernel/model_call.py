@@ -11,7 +11,13 @@ from pure_agent_loop.errors import LLMError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_answer
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.overflow import as_overflow, is_of_one_request, make_room, note_length
+from pure_agent_loop.kernel.overflow import (
+    as_overflow,
+    counts_less,
+    is_of_one_request,
+    make_room,
+    note_length,
+)
 from pure_agent_loop.kernel.part_events import AnswerParts
 from pure_agent_loop.kernel.redacting import veil_of
 from pure_agent_loop.kernel.request import Request, build_request, is_typed
@@ -36,11 +42,18 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
     Raises:
         LLMError: No answer could be had. What was written of it is kept only if the run was cancelled.
     """
-    call, response = await _ask(state, kit)
+    for key in ("model", "model:shortened"):
+        call = _ModelCall(state, kit)
+        try:
+            response = await call.answer(f"{call.step}:{key}")
+            break
+        except LLMError as error:
+            await _shorten(error, call, state, kit)
     if call.parts.open is not None:
         await call.parts.end("completed")
     guessed = guess(state, call.request.tools)
-    await note_length(response, guessed, state, kit)
+    if counts_less(response, guessed):
+        await note_length(response, guessed, state, kit)
     usage = response.usage or usage_of(_prompt_tokens(state), response)
     _take_in(response, usage, guessed, state, kit)
     said = note_answer(state.doom, response.content or "", kit.limits.doom_loop_threshold)
@@ -52,7 +65,8 @@ async def respond(state: QueryState, kit: Kit) -> LLMResponse:
         await kit.emit(Event.reasoning(state.step, response.reasoning_content))
     if response.content:
         await kit.emit(Event.thought(state.step, response.content))
-    await call.parts.open_calls()
+    if state.pending:
+        await call.parts.open_calls()
     return response
 
 
@@ -82,21 +96,16 @@ def _take_in(response: LLMResponse, usage: TokenUsage, guessed: int, state: Quer
         state.context.note(usage, guessed, len(state.messages), kept=len(state.messages) > before)
 
 
-async def _ask(state: QueryState, kit: Kit) -> tuple[_ModelCall, LLMResponse]:
-    for key in ("model", "model:shortened"):
-        call = _ModelCall(state, kit)
-        try:
-            return call, await call.answer(f"{call.step}:{key}")
-        except LLMError as error:
-            state.window = 0  # a client may have learned it from this
-            overflow = as_overflow(error, state, kit)
-            if overflow is None:
-                raise
-            if not await make_room(state, kit):
-                raise overflow from error.__cause__
-            state.answers += 1  # the parts of the next one have names of their own
-            await kit.emit(Event.retry(state.step, 1, 0.0, safe_str(overflow), call.shown))
-    raise AssertionError("make_room says yes only once a step")
+async def _shorten(error: LLMError, call: _ModelCall, state: QueryState, kit: Kit) -> None:
+    """A request failed: make room if it was too long, which is done once a step; else raise why."""
+    state.window = 0  # a client may have learned it from this
+    overflow = as_overflow(error, state, kit)
+    if overflow is None:
+        raise error
+    if not await make_room(state, kit):
+        raise overflow from error.__cause__
+    state.answers += 1  # the parts of the next one have names of their own
+    await kit.emit(Event.retry(state.step, 1, 0.0, safe_str(overflow), call.shown))
 
 
 class _ModelCall:
@@ -146,8 +155,12 @@ class _ModelCall:
         await self.parts.end("error")
         await tell_retry(attempt, self._state, self._kit, discard=discard)
 
-    async def _once(self) -> LLMResponse:
-        response = await listen(self.request, self._kit, self._assembler, self._show)
+    def _once(self) -> Awaitable[LLMResponse]:
+        heard = listen(self.request, self._kit, self._assembler, self._show)
+        return self._read(heard) if self._is_typed or self._veil is not None else heard
+
+    async def _read(self, heard: Awaitable[LLMResponse]) -> LLMResponse:
+        response = await heard
         if self._is_typed:
             response, text = answered(response)
             await self._show(Delta(text))
@@ -204,7 +217,7 @@ async def listen(
     Raises:
         LLMError: There was no whole answer, or silence for too long.
     """
-    patience, begun = kit.timeouts.first_byte, False
+    (patience, idle), begun = (kit.timeouts.first_byte, kit.timeouts.idle), False
     watch = kit.silence if kit.silence is not None and kit.silence.is_free else Interrupt()
     with watch as silence:
         silence.after(patience)
@@ -217,7 +230,7 @@ async def listen(
                 if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                     silence.deadline = 0.0  # a slow reader is not a silent server
                     await show(seen)
-                patience, begun = kit.timeouts.idle, True
+                patience, begun = idle, True
                 silence.after(patience)
         finally:
             await stream.aclose()

@@ -57,20 +57,24 @@ async def make_room(state: QueryState, kit: Kit) -> bool:
     return sum(map(estimate_message, state.messages)) < before
 
 
-async def note_length(response: LLMResponse, tokens: int, state: QueryState, kit: Kit) -> None:
-    """Tell if the server counted much less than our guess for the request."""
+def counts_less(response: LLMResponse, tokens: int) -> bool:
+    """True if the server counted much less than our guess for the request."""
     usage = response.usage
-    if usage is None or usage.estimated or not 0 < usage.prompt_tokens < CUT_SHARE * tokens:
-        return
+    return usage is not None and not usage.estimated and 0 < usage.prompt_tokens < CUT_SHARE * tokens
+
+
+async def note_length(response: LLMResponse, tokens: int, state: QueryState, kit: Kit) -> None:
+    """Tell of an answer that `counts_less`, if it means that the request was cut."""
     window = window_in_step(state, kit)
     is_full = window is not None and tokens > FULL_SHARE * window
     if not is_full or SILENT in state.auto_compact_tracking or not is_of_one_request(response):
         return
     state.auto_compact_tracking[SILENT] = {"acted": 1, "saved": 0}
+    counted = 0 if response.usage is None else response.usage.prompt_tokens
     await kit.emit(
         Event.notice(
             state.step,
-            f"The server counted {usage.prompt_tokens} tokens in a request of about {tokens}: it seems to "
+            f"The server counted {counted} tokens in a request of about {tokens}: it seems to "
             "leave out the beginning of long requests without saying so. Tell the agent the real size with "
             "context_window=..., or give the server a larger one.",
         )

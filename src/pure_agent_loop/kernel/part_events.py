@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import EventType, PartEvent
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
@@ -39,7 +39,7 @@ class AnswerParts:
             part = new_part(name, self._message_id, kind, now, session_id=self._state.session_id)
             self.open = running = moved(part, "running", now)
             await _tell(part, self._step, self._kit)
-            await _tell(running, self._step, self._kit)
+            await _tell({**running}, self._step, self._kit)
         self._written.append(text)
 
     async def end(self, state: PartState) -> None:
@@ -52,18 +52,15 @@ class AnswerParts:
     async def open_calls(self) -> None:
         """The answer is whole: each of its calls is a part that is pending."""
         for call in self._state.pending:
-            self._state.parts[call.id] = part = _call_part(call, self._message_id, self._state, self._kit)
+            part = _call_part(call, self._message_id, self._state, self._kit)
+            self._state.parts[call.id] = {**part}
             await _tell(part, self._step, self._kit)
 
 
 def _tell(part: dict[str, Any], step: int, kit: Kit) -> Awaitable[None]:
-    """A change is recorded, then told. What was said or given out stands in other records."""
-    when = part["ended"] or part["started"] or part["created"]
-    about = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
-    if part["call_id"]:
-        about |= {"call_id": part["call_id"], "tool": part["tool"]}
-    kit.journal.note_part(about)
-    return kit.emit(Event.part(step, part))
+    """A change is recorded, then told. The event has `part` itself: what is kept is another dict."""
+    kit.journal.note_part(part)
+    return kit.emit(PartEvent(EventType.PART, step, {"part": part}))
 
 
 def _call_part(call: ToolCall, message_id: str, state: QueryState, kit: Kit) -> dict[str, Any]:
@@ -79,20 +76,26 @@ def _call_part(call: ToolCall, message_id: str, state: QueryState, kit: Kit) -> 
     )
 
 
-async def change_part(
+def change_part(
     state: QueryState, kit: Kit, call_id: str, to: PartState, output: str | None = None, *, step: int
-) -> None:
+) -> Awaitable[None]:
     """A call's part goes on to another state."""
     part = state.parts.get(call_id)
     if part is None:  # the run was resumed, and another process has announced it
         call = next((call for call in state.pending if call.id == call_id), None)
         if call is None:
-            return
+            return _nothing()
         part = _call_part(call, f"msg_{state.answers}", state, kit)
-    state.parts[call_id] = part = moved(part, to, kit.clock.now(), output)
-    if part["ended"] is not None:
-        del state.parts[call_id]
-    await _tell(part, step, kit)
+    part = moved(part, to, kit.clock.now(), output)
+    if part["ended"] is None:
+        state.parts[call_id] = {**part}
+    else:
+        state.parts.pop(call_id, None)
+    return _tell(part, step, kit)
+
+
+async def _nothing() -> None:
+    """Nobody is told."""
 
 
 async def end_open_parts(state: QueryState, kit: Kit) -> None:

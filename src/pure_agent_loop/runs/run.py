@@ -10,6 +10,7 @@ from typing import Any, Generic
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.event_data import set_number
 from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.redacting import veiled
 from pure_agent_loop.kernel.state import QueryState
@@ -39,7 +40,8 @@ class Run(Generic[Out_co]):
         self._previous: AgentResult | None = None
         self._told = 0  # events of the loops before
         self._is_started = False
-        weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
+        if type(kit.journal) is not MemoryJournal:  # which holds nothing
+            weakref.finalize(self, kit.journal.close)  # one that is never started holds no session for ever
 
     @property
     def prompts(self) -> Prompts:

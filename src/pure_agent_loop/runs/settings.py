@@ -112,6 +112,7 @@ class Makings:
         deps: Any = None,
         output_type: Any = UNSET,
         has_system: bool = False,
+        **fields: Any,
     ) -> Kit:
         """The kit of one run.
 
@@ -120,6 +121,7 @@ class Makings:
             settings: What it has otherwise. An `override` around it goes before these.
             output_type: What its answer must be.
             has_system: Its history brings a system message of its own.
+            fields: What else it is given, of the fields of a kit.
 
         Raises:
             ConfigError: Something cannot work.
@@ -129,9 +131,10 @@ class Makings:
             raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
         over = _OVERRIDES.get({}).get(id(self), {})
         given: dict[str, Any] = {**settings, "deps": deps, **over}
-        kit = self._with_model(kit, given)
-        check_types(limits=(given.get("limits"), LoopLimits), metadata=(given.get("metadata"), Mapping))
-        check_fields("run", {"metadata": given.get("metadata")})
+        if settings or over:
+            kit = self._with_model(kit, given)
+            check_types(limits=(given.get("limits"), LoopLimits), metadata=(given.get("metadata"), Mapping))
+            check_fields("run", {"metadata": given.get("metadata")})
         prompt = given.get("system_prompt")
         lead = kit.lead if prompt is None else Lead([prompt] if _is_one(prompt) else prompt)
         kit = kit.changed(
@@ -143,6 +146,7 @@ class Makings:
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
             redactor=kit.redactor and kit.redactor.as_of_now(),
+            **fields,
         )
         if settings:
             check_price(kit)

@@ -17,6 +17,7 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import VerdictError
 from pure_agent_loop.sessions.effects import read_effect
 from pure_agent_loop.support.clock import SystemClock
@@ -182,9 +183,9 @@ class ReplayJournal:
         found = self.window.effects.pop(key, None)
         return [] if found is None else self._recorded(key, *found)
 
-    def note_part(self, change: Mapping[str, Any]) -> None:
+    def note_part(self, part: Mapping[str, Any]) -> None:
         """Keep it for the comparison."""
-        self._changes.append(change)
+        self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Compare, and go on to what is recorded next."""

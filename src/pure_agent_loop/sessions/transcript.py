@@ -33,6 +33,7 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.parts import change_of
 from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
@@ -293,9 +294,9 @@ class SessionJournal:
             self._put_down(kind, {"key": key, "value": plain}, durable=True)
         return taken
 
-    def note_part(self, change: Mapping[str, Any]) -> None:
+    def note_part(self, part: Mapping[str, Any]) -> None:
         """Keep a change of a part for the next checkpoint: until then other records say as much."""
-        self._changes.append(change)
+        self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Write the messages that came in, and where the run stands.

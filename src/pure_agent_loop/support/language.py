@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import string
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Literal, Protocol, TypeVar, get_args
@@ -38,15 +38,20 @@ class Voice(Protocol):
 _VOICE: ContextVar[Voice | None] = ContextVar("pure_agent_loop_voice", default=None)
 
 
-@contextmanager
-def speaking(voice: Voice) -> Iterator[None]:
+class speaking:  # noqa: N801 - it stands behind `with`
     """Let what is said inside, in tasks and tool threads too, be said by a voice."""
-    token = _VOICE.set(voice)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_token", "_voice")
+
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+
+    def __enter__(self) -> None:
+        self._token = _VOICE.set(self._voice)
+
+    def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # what was left behind is closed from elsewhere
-            _VOICE.reset(token)
+            _VOICE.reset(self._token)
 
 
 def current_voice() -> Voice | None:

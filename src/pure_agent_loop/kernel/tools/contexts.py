@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 from pure_agent_loop.kernel.kit import Kit, KnowsTasks
 from pure_agent_loop.kernel.state import QueryState
@@ -18,16 +17,21 @@ def tool_context(
     call: ToolCall, state: QueryState, kit: Kit, on_piece: Callable[[str], Awaitable[None]] | None
 ) -> ToolContext:
     """What a tool is told, once its call was allowed."""
-    read_only = state.permissions.rulings[call.id].read_only or kit.permissions.mode == "plan"
+    mode = kit.permissions.mode
     return ToolContext(
         tool=call.name,
         call_id=call.id,
         step=state.step,
+        session_id=state.session_id,
+        agent=kit.name,
+        task=state.task,
+        permission_mode=mode,
         cancel_token=kit.cancel_token,
         background=kit.background,
-        read_only=read_only,
+        read_only=mode == "plan" or state.permissions.rulings[call.id].read_only,
+        cwd=kit.cwd or _own_folder(),
+        tasks=_tasks(kit),
         on_piece=on_piece,
-        **_run(state, kit),
     )
 
 
@@ -42,20 +46,18 @@ def permission_context(
         suggestion=suggested.behavior,
         reason=suggested.message,
         read_only=suggested.read_only or (tool is not None and tool.read_only),
-        **_run(state, kit),
+        session_id=state.session_id,
+        agent=kit.name,
+        task=state.task,
+        permission_mode=kit.permissions.mode,
+        cwd=kit.cwd or _own_folder(),
+        tasks=_tasks(kit),
     )
 
 
-def _run(state: QueryState, kit: Kit) -> dict[str, Any]:
+def _tasks(kit: Kit) -> Mapping[str, str]:
     tasks = None if kit.background is None else able(kit.background, KnowsTasks)
-    return {
-        "session_id": state.session_id,
-        "agent": kit.name,
-        "task": state.task,
-        "permission_mode": kit.permissions.mode,
-        "cwd": kit.cwd or _own_folder(),
-        "tasks": {} if tasks is None else tasks.states(),
-    }
+    return {} if tasks is None else tasks.states()
 
 
 def _own_folder() -> str:

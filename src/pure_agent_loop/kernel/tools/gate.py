@@ -24,7 +24,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import Ruling, call_key, to_arguments
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.contexts import permission_context
-from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone
+from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone, has_hooks
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     ALLOWED,
@@ -126,12 +126,17 @@ async def _check_again(call: ToolCall, ruling: Ruling, state: QueryState, kit: K
     return ruling
 
 
+def _has_no_opinion(tool: Tool | None, kit: Kit) -> bool:
+    """True if neither the rules and the mode nor the tool say anything of a call."""
+    return kit.permissions.is_open and (tool is None or (tool.judge is None and not tool.destructive))
+
+
 async def _suggest(
     call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit, when: str
 ) -> Permission:
     """What the rules, the mode and the tool itself say."""
     tool, policy = kit.tools.get(call.name), kit.permissions
-    if policy.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
+    if _has_no_opinion(tool, kit):
         return ALLOWED
     if tool is None:
         return policy.suggest(call.name, args, read_only=False)
@@ -191,9 +196,11 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
     senseless = _senseless(call, tool, state, kit)
     if senseless is not None:
         return senseless
-    args, blocked = await before_tool(call, state, kit)
-    if blocked is not None:
-        return blocked
+    args = call.arguments
+    if has_hooks(kit.hooks.before_tool, f"{state.step}:before:{call.id}", kit):
+        args, blocked = await before_tool(call, state, kit)
+        if blocked is not None:
+            return blocked
     try:
         permission = await _permission(call, args, state, kit)
     except (SessionError, VerdictError):  # not written down, which is no fault of it; or a mistake in it
@@ -235,7 +242,8 @@ def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
-    suggested = await _suggest(call, args, state, kit, "first")
+    is_open = _has_no_opinion(kit.tools.get(call.name), kit)
+    suggested = ALLOWED if is_open else await _suggest(call, args, state, kit, "first")
     if suggested.behavior == "deny":
         return suggested
     key = f"{state.step}:permit:{call.id}"

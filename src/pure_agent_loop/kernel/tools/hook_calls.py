@@ -35,6 +35,11 @@ def _each(
         number += 1
 
 
+def has_hooks(hooks: Sequence[Callable[..., Any]], about: str, kit: Kit) -> bool:
+    """True if there are some, or if what some said in an earlier process is recorded."""
+    return bool(hooks) or kit.journal.recorded(f"{about}:0")
+
+
 async def before_tool(
     call: ToolCall, state: QueryState, kit: Kit, *, has_begun: bool = False
 ) -> tuple[dict[str, Any], Ruling | None]:
@@ -45,8 +50,6 @@ async def before_tool(
     """
     args, hooks = call.arguments, () if has_begun else kit.hooks.before_tool
     about = f"{state.step}:before:{call.id}"
-    if not hooks and not kit.journal.recorded(f"{about}:0"):
-        return args, None
     context = HookContext(state.step, call.id)
     for key, hook in _each(hooks, about, kit):
         try:
@@ -84,8 +87,6 @@ def _checked(wanted: object) -> BeforeTool:
 async def after_tool(call: ToolCall, text: str, state: QueryState, kit: Kit) -> str:
     """The result as the hooks leave it."""
     hooks, about = kit.hooks.after_tool, f"{state.step}:after:{call.id}"
-    if not hooks and not kit.journal.recorded(f"{about}:0"):
-        return text
     context = HookContext(state.step, call.id)
     for key, hook in _each(hooks, about, kit):
         found = partial(hook, call.name, call.arguments, text, context)

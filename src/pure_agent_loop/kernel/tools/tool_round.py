@@ -15,7 +15,7 @@ from pure_agent_loop.kernel.part_events import change_part
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
-from pure_agent_loop.kernel.tools.hook_calls import after_tool
+from pure_agent_loop.kernel.tools.hook_calls import after_tool, has_hooks
 from pure_agent_loop.kernel.tools.ledger import Outside
 from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ResultFolder, cut_text, mentioned
 from pure_agent_loop.kernel.tools.marking import marked
@@ -98,7 +98,9 @@ def _planned(step: int, state: QueryState, kit: Kit, *, decided: bool) -> list[_
         _note_outside(planned, state, kit)
     else:
         planned = [each for each in planned if _is_settled(each, kit)]
-    return [each for each in planned if not (state.tools.outside and state.tools.awaits(each.call.id))]
+    if not state.tools.outside:
+        return planned
+    return [each for each in planned if not state.tools.awaits(each.call.id)]
 
 
 def _note_outside(planned: Iterable[_Planned], state: QueryState, kit: Kit) -> None:
@@ -245,9 +247,10 @@ async def _timed(
 
 async def _finish(planned: _Planned, step: int, state: QueryState, kit: Kit) -> None:
     """Wait for a call, put its result into the state, tell about it."""
-    outcome, seconds = await _settle(planned, kit)
-    call, tool = planned.call, planned.tool
-    if planned.outcome is None:
+    call, tool, task = planned.call, planned.tool, planned.task
+    is_there = task is not None and task.done() and not task.cancelled()
+    outcome, seconds = task.result() if task is not None and is_there else await _settle(planned, kit)
+    if planned.outcome is None and has_hooks(kit.hooks.after_tool, f"{state.step}:after:{call.id}", kit):
         seen = await after_tool(call, outcome.text, state, kit)
         if seen != outcome.text:  # a hook that keeps something back has not seen what is no text
             outcome = replace(outcome, text=seen, parts=None, value=None)

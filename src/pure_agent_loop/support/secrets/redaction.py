@@ -62,9 +62,9 @@ class Redactor:
     ) -> None:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
-        seen = _now_in(self._env)
-        self._later: tuple[dict[str, str], Redactor | None] = seen, None
-        self._know({**_by_value(seen), **self._given})
+        self._raw = _behind(self._env)
+        self._later: tuple[dict[Any, Any], Redactor | None] = _now_in(self._raw), None
+        self._know({**_by_value(_now_in(self._env)), **self._given})
 
     def _know(self, found: Mapping[str, str]) -> None:
         self._found = {value: name for value, name in found.items() if len(value) >= MIN_LENGTH}
@@ -86,9 +86,9 @@ class Redactor:
 
     def as_of_now(self) -> Redactor:
         """One that also knows what has come into the environment since; itself, as long as nothing has."""
-        seen = _now_in(self._env)
+        seen = _now_in(self._raw)
         if seen != self._later[0]:
-            new, found = None, _by_value(seen)
+            new, found = None, _by_value(_now_in(self._env))
             if found.keys() - self._found.keys():
                 new = copy.copy(self)
                 new._know({**found, **self._found})
@@ -356,9 +356,18 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
     return {value: "" if not named or str(name).startswith("#") else str(name) for name, value in pairs}
 
 
-def _now_in(env: Mapping[str, str]) -> dict[str, str]:
+def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
+    """The bytes of the program's own environment: each run reads all of it, and decoding costs as much."""
+    raw = getattr(os, "environb", None)  # Windows has none
+    return raw if type(raw) is type(env) else env
+
+
+def _now_in(env: Mapping[T, T]) -> dict[T, T]:
     """A copy; another thread may take names away meanwhile."""
-    return {name: value for name in list(env) if (value := env.get(name)) is not None}
+    try:
+        return dict(env)
+    except KeyError:
+        return {name: value for name in list(env) if (value := env.get(name)) is not None}
 
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
