@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+from pure_agent_loop.support.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+from pure_agent_loop.support.lazy import dataclass
 
 
 def _add(a: int | None, b: int | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError
@@ -23,6 +23,7 @@ from pure_agent_loop.runs.words import in_both, say
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, cast
 
 from pure_agent_loop.errors import ConfigError
@@ -22,6 +22,7 @@ from pure_agent_loop.runs.checks import all_tools, check_client, check_price, ch
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.options import RunSettings, SystemPrompt
 from pure_agent_loop.schema.context import contextual
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.tool import ToolRegistry
 
 OUTPUT_RETRIES = 2

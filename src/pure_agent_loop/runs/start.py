@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -13,6 +12,7 @@ from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import Member, in_charge
 from pure_agent_loop.runs.options import Given
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text
 
 

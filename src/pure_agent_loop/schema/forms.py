@@ -13,8 +13,10 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from pure_agent_loop.support.lazy import dataclass
 
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
