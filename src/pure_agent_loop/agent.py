@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.llm.openai_client import DEFAULT_MODEL
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
 from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
@@ -48,7 +49,6 @@ from pure_agent_loop.runs.checks import (
     checked_number,
     checked_retries,
 )
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
 from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
@@ -237,15 +237,14 @@ class Agent(Variants[Deps, Out]):
         self._sessions = sessions
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
-        connect = (
-            partial(
+        connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None
+        if llm is None:
+            from pure_agent_loop.runs.choose import client_for
+
+            connect = partial(
                 client_for, api_key=api_key, base_url=base_url, thinking_level=thinking_level, profile=profile
             )
-            if llm is None
-            else None
-        )
-        if llm is None:
-            llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
+            llm, opening = connect(model)
         else:
             check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import NamedTuple
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
@@ -30,8 +31,7 @@ class Timeouts:
             check_limit(f"{each.name}_timeout", getattr(self, each.name))
 
 
-@dataclass(frozen=True, slots=True)
-class ResultLimits:
+class ResultLimits(NamedTuple):
     """How much of a tool's result enters the history; see `long_results`.
 
     Args:
@@ -63,8 +63,7 @@ class ToolRetries:
             raise ConfigError(f"tool_retry_delay={delay!r} must be a number of seconds, 0 or more.")
 
 
-@dataclass(frozen=True, slots=True)
-class Observers:
+class Observers(NamedTuple):
     """Who watches the tools of a run.
 
     Args:

@@ -61,10 +61,10 @@ def _compared(value: Any) -> tuple[Any, ...]:
     return tuple(getattr(value, each.name) for each in dataclasses.fields(value) if each.compare)
 
 
-def _equals(self: Any, other: Any) -> bool:
+def _equals(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return bool(_compared(self) == _compared(other))
+    return _compared(self) == _compared(other)
 
 
 def _hash(self: Any) -> int:
