@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.lazy import dataclass, lazy_pattern
 from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -143,8 +143,8 @@ PermissionFunction = (
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
 ALLOWED = Permission("allow")
-_RULE = re.compile(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
-_NAMED = re.compile(r"\s*(\w+)\s*=\s*(.*)", re.S)
+_RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
+_NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, AnyStr, cast
 
 __all__ = ["dataclass", "lazy_pattern", "names_loaded_later"]
 
@@ -39,7 +39,7 @@ def names_loaded_later(
 class _Lazy:
     """Has what a compiled pattern has, each from its first use on."""
 
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: Any, flags: int) -> None:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
@@ -48,13 +48,13 @@ class _Lazy:
         return value
 
 
-def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """A pattern that is compiled at its first use: most of those that a module has are needed seldom.
 
     Args:
         pattern: As for ``re.compile``, and right: what is wrong in it shows late.
     """
-    return cast("re.Pattern[str]", _Lazy(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
 
 
 def _compared(value: Any) -> tuple[Any, ...]:
