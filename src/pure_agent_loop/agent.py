@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from pure_agent_loop.agent_options import AgentMode
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
@@ -18,7 +17,6 @@ from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
-from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
@@ -51,7 +49,6 @@ from pure_agent_loop.runs.checks import (
 )
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
-from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import (
     UNSET,
@@ -73,8 +70,10 @@ from pure_agent_loop.tool_context import Deps
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from pure_agent_loop.agent_options import AgentOptions
+    from pure_agent_loop.agent_options import AgentMode, AgentOptions
     from pure_agent_loop.explain import Explanation
+    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+    from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
     from pure_agent_loop.sessions.store import SessionStore
 
 __all__ = ["Agent", "AgentResult"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.support.lazy import dataclass
+
+if TYPE_CHECKING:
+    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 
 
 @dataclass(frozen=True, slots=True)
