@@ -20,7 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
@@ -106,8 +106,7 @@ class PermissionRequest:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeContext:
+class JudgeContext(NamedTuple):
     """What a tool is told that judges its own calls.
 
     Args:
@@ -147,8 +146,7 @@ _RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
 _NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A pattern of calls.
 
     ``shell`` is every call of that tool, ``read_*`` of all tools whose names begin so, ``shell(git *)`` those

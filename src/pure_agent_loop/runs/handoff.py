@@ -18,7 +18,6 @@ from pure_agent_loop.llm.messages import Message, is_question, repair_history, u
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
-from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.runs.words import in_both, say
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import able
@@ -160,6 +159,8 @@ def in_charge(first: Member | None, kit: Kit, state: QueryState, *, new_task: bo
 
 def _below(member: Member, above: Kit) -> Kit:
     """What an agent works with that goes on; an `output_type` of the run holds for whoever ends it."""
+    from pure_agent_loop.runs.together import beneath
+
     below = beneath(kit_of(member), above)
     return replace(below, output=above.output, output_of_run=True) if above.output_of_run else below
 
