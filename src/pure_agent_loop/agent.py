@@ -21,8 +21,13 @@ from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.openai_client import DEFAULT_MODEL
-from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
+from pure_agent_loop.llm.profiles import (
+    DEFAULT_MODEL,
+    DEFAULT_TEMPERATURE,
+    Profile,
+    ThinkingLevel,
+    check_thinking_level,
+)
 from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.permissions import (

@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer, Transport
 
 
-class DefaultModel(str):
-    """The name of the model used when the caller chose none: equal to it, but recognisable."""
-
-    __slots__ = ()
-
-
-DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2

@@ -65,6 +65,13 @@ class AnswerFormat(Default, dict[str, Any]):
         return schema
 
 
+class DefaultModel(str):
+    """The name of the model used when the caller chose none: equal to it, but recognisable."""
+
+    __slots__ = ()
+
+
+DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # of `tool_choice`
 

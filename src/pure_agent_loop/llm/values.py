@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from operator import attrgetter
@@ -17,7 +18,7 @@ def _add(a: int | None, b: int | None) -> int | None:
     return a if b is None else a + b
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # compared in each step
 class TokenUsage:
     """Tokens of one request, or of several added up with ``+``.
 

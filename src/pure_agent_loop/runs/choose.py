@@ -16,8 +16,8 @@ from typing import NamedTuple
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.openai_client import DEFAULT_MODEL, DEFAULT_URL, DefaultModel, OpenAIClient
-from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
 
