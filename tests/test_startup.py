@@ -45,7 +45,11 @@ LATER += "assistant.agent_loop assistant.memory llm.lessons llm.http.errors llm.
 # Of the standard library what reads pages, archives and letters.
 FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 # Of ours what an agent may need, and most do not.
-SELDOM = "explain compaction.memory compaction.rungs compaction.summary toolsets.search"
+SELDOM = (
+    "explain compaction.memory compaction.rungs compaction.summary toolsets.search runs.choose runs.options "
+)
+SELDOM += "agent_options runs.together kernel.tools.observers output.typed output.form output.reading "
+SELDOM += "llm.tool_modes.chooser llm.tool_modes.choose llm.tool_modes.fill llm.tool_modes.ask"
 HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.nearest", "cli.output", "cli.parser"}
 HELP |= {"stop_reasons", "support", "support.language", "support.terminal", "support.text"}
 MOST_OURS, MOST_MODULES = 189, 611  # before the prompt
@@ -89,6 +93,7 @@ def test_an_agent_loads_no_client_library():
     assert below(names, HEAVY) == set()
     assert below(ours(names), {"cli", "toolbox", "durable", "testing", "evaluation", "assistant"}) == set()
     assert below(ours(names), set(SELDOM.split())) == set()
+    assert "difflib" not in names
 
 
 def test_help_loads_the_command_line_alone():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from pure_agent_loop.agent_options import AgentMode
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
@@ -18,12 +17,17 @@ from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
 from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
-from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 from pure_agent_loop.kernel.tools.rules import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, Profile, ThinkingLevel, check_thinking_level
+from pure_agent_loop.llm.profiles import (
+    DEFAULT_MODEL,
+    DEFAULT_TEMPERATURE,
+    Profile,
+    ThinkingLevel,
+    check_thinking_level,
+)
 from pure_agent_loop.llm.tool_modes.client import ToolMode, ToolModeClient, check_tool_mode
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.permissions import (
@@ -48,10 +52,8 @@ from pure_agent_loop.runs.checks import (
     checked_number,
     checked_retries,
 )
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, client_for
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
-from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import (
     UNSET,
@@ -73,8 +75,10 @@ from pure_agent_loop.tool_context import Deps
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from pure_agent_loop.agent_options import AgentOptions
+    from pure_agent_loop.agent_options import AgentMode, AgentOptions
     from pure_agent_loop.explain import Explanation
+    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+    from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
     from pure_agent_loop.sessions.store import SessionStore
 
 __all__ = ["Agent", "AgentResult"]
@@ -237,15 +241,14 @@ class Agent(Variants[Deps, Out]):
         self._sessions = sessions
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
-        connect = (
-            partial(
+        connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None
+        if llm is None:
+            from pure_agent_loop.runs.choose import client_for
+
+            connect = partial(
                 client_for, api_key=api_key, base_url=base_url, thinking_level=thinking_level, profile=profile
             )
-            if llm is None
-            else None
-        )
-        if llm is None:
-            llm, opening = client_for(model, api_key, base_url, thinking_level, profile)
+            llm, opening = connect(model)
         else:
             check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":

@@ -6,10 +6,11 @@ import fnmatch
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.support.lazy import dataclass
 
 PER = 1_000_000  # prices are for so many tokens
 TOOL_CALLS = "tool calls"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.result import AgentResult, Out_co
-from pure_agent_loop.runs.options import SendOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import UNSET
 from pure_agent_loop.runs.ways import OutputType, T
@@ -17,6 +16,8 @@ from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from pure_agent_loop.runs.options import SendOptions
 
 
 class Prepare(Protocol[Out_co]):
@@ -151,6 +152,8 @@ class Conversation(Generic[Out_co, Deps]):
 
     def _run(self, task: str, **options: Any) -> Run[Out_co]:
         """Only these: a session or a state would bring a history of its own."""
+        from pure_agent_loop.runs.options import SendOptions
+
         strange = options.keys() - SendOptions.__annotations__.keys() - {"deps", "output_type"}
         if strange:
             raise TypeError(f"A message got an unexpected keyword argument {min(strange)!r}.")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import to_jsonable
 
 VERSION = 1  # of the plain form

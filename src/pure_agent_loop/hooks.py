@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.tool_context import RunContext
 
 

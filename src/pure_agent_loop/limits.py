@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
 from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices, price_for, too_much
@@ -17,6 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.lazy import dataclass
 
 LimitAction = Literal["continue", "warn", "stop"]
 

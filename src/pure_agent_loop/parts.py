@@ -16,10 +16,10 @@ Every other change raises. Frozen values: a change is a new `Part`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.lazy import dataclass
 
 PartType = Literal["text", "reasoning", "tool"]
 PartState = Literal["pending", "running", "completed", "error", "backgrounded"]

@@ -18,13 +18,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
+from pure_agent_loop.support.lazy import dataclass, lazy_pattern
 from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -105,8 +106,7 @@ class PermissionRequest:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeContext:
+class JudgeContext(NamedTuple):
     """What a tool is told that judges its own calls.
 
     Args:
@@ -142,12 +142,11 @@ PermissionFunction = (
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
 ALLOWED = Permission("allow")
-_RULE = re.compile(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
-_NAMED = re.compile(r"\s*(\w+)\s*=\s*(.*)", re.S)
+_RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
+_NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A pattern of calls.
 
     ``shell`` is every call of that tool, ``read_*`` of all tools whose names begin so, ``shell(git *)`` those

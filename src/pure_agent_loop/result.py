@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
@@ -14,6 +14,7 @@ from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, STOP_REASONS, StopReason
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
 
 if TYPE_CHECKING:

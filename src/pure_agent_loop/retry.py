@@ -10,11 +10,11 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.lazy import dataclass
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
@@ -24,6 +24,7 @@ from pure_agent_loop.schema.described import Described, check_name
 from pure_agent_loop.schema.examples import Example
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]

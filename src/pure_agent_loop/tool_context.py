@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.support.lazy import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

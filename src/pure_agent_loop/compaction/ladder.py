@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.compaction.change import take_over
@@ -17,6 +16,7 @@ from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ReadableTools
 from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure, window_in_step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, user_message
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:

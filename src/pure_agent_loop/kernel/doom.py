@@ -17,12 +17,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any, Literal
 
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.support.lazy import dataclass
 
 WINDOW = 24
 LAPS = 3  # a circle is not seen sooner, however low the threshold is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from pure_agent_loop.budget import Budget
@@ -23,6 +23,7 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry
 

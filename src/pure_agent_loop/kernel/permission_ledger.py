@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import to_jsonable
 
 NO_CALLS_LEFT = "LimitReached"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+from pure_agent_loop.support.lazy import dataclass
+
+if TYPE_CHECKING:
+    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,7 @@ class Timeouts:
             check_limit(f"{each.name}_timeout", getattr(self, each.name))
 
 
-@dataclass(frozen=True, slots=True)
-class ResultLimits:
+class ResultLimits(NamedTuple):
     """How much of a tool's result enters the history; see `long_results`.
 
     Args:
@@ -62,8 +65,7 @@ class ToolRetries:
             raise ConfigError(f"tool_retry_delay={delay!r} must be a number of seconds, 0 or more.")
 
 
-@dataclass(frozen=True, slots=True)
-class Observers:
+class Observers(NamedTuple):
     """Who watches the tools of a run.
 
     Args:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
@@ -38,6 +38,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.typed import mistyped
 
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text, shorten
 
 

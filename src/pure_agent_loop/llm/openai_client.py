@@ -33,6 +33,7 @@ from pure_agent_loop.support.text import shorten, to_jsonable
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer, Transport
 
+
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 DRAIN_SECONDS = 0.2

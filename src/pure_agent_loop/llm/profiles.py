@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
+from pure_agent_loop.support.lazy import dataclass
 
 # The chat-completions protocol, as `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54) lists it,
 # without what a run writes itself (model, messages, tools) and `n`: a run reads one answer.
@@ -64,6 +65,13 @@ class AnswerFormat(Default, dict[str, Any]):
         return schema
 
 
+class DefaultModel(str):
+    """The name of the model used when the caller chose none: equal to it, but recognisable."""
+
+    __slots__ = ()
+
+
+DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # of `tool_choice`
 

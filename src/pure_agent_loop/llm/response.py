@@ -13,7 +13,7 @@ Rules of the assembler:
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
@@ -21,6 +21,7 @@ from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
 from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.llm.wire import CLOSED, parse_completion
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]

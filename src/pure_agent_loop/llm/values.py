@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+from pure_agent_loop.support.lazy import dataclass
 
 
 def _add(a: int | None, b: int | None) -> int | None:
@@ -16,7 +18,7 @@ def _add(a: int | None, b: int | None) -> int | None:
     return a if b is None else a + b
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # compared in each step
 class TokenUsage:
     """Tokens of one request, or of several added up with ``+``.
 

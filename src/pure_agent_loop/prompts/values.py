@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences
+from pure_agent_loop.support.lazy import dataclass
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
 _SENTENCES = (

@@ -13,8 +13,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import model_of
-from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.runs.choose import DEFAULT_MODEL
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, Profile
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 Word = TypeVar("Word", bound=str)

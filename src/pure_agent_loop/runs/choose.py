@@ -10,13 +10,14 @@ import logging
 import os
 import urllib.parse
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
-from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
 
@@ -34,8 +35,7 @@ NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these
   3. Install the embedded model's engine, from the project folder: pip install '.[local]'"""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A model that is ready to use.
 
     Args:
@@ -67,14 +67,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
     return model
 
 
-class DefaultModel(str):
-    """The name of the model used when the caller chose none: equal to it, but recognisable."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A value and where it comes from; a lower `rank` goes before a higher one."""
 
     value: str
@@ -82,8 +75,7 @@ class Setting:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A server to talk to.
 
     Args:
@@ -99,8 +91,7 @@ class Endpoint:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(NamedTuple):
     """A model to run in this machine.
 
     Args:
@@ -112,8 +103,7 @@ class Embedded:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """Nothing was given: look around.
 
     Args:
@@ -123,8 +113,7 @@ class Search:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(NamedTuple):
     """What settings in files add to a command.
 
     Args:
@@ -132,8 +121,11 @@ class Configured:
         keys: The variables that hold the keys of addresses.
     """
 
-    origins: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = MappingProxyType({})
+    keys: Mapping[str, str] = MappingProxyType({})
+
+
+_NOTHING = Configured()
 
 
 def settle(
@@ -141,7 +133,7 @@ def settle(
     base_url: str | None,
     environ: Mapping[str, str],
     embedded: Container[str] = (),
-    configured: Configured = Configured(),
+    configured: Configured = _NOTHING,
 ) -> Endpoint | Embedded | Search:
     """Decide for a command, from its options and the environment alone, without touching anything.
 
@@ -157,7 +149,7 @@ def settle(
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
-    given, name = name, name and replace(name, value=without_protocol(name.value, name.source))
+    given, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     url = _first(
         environ, (origins.get("base_url", "--base-url"), base_url), "PAL_BASE_URL", "OPENAI_BASE_URL"
     )
@@ -300,9 +292,6 @@ def choose_model(
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(NOTHING_AT_HAND)
     return _embedded("local", tell, "nothing else is configured or running")
-
-
-DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
 
 
 def client_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -77,6 +76,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
         return f"{_NOT_HERE[name]} "
     if name in _OTHER_WORDS:
         return f"Write {_OTHER_WORDS[name]}. "
+    import difflib  # not before something is wrong
+
     names = {each: each for each in (*known, *REQUEST_FIELDS)}
     near = difflib.get_close_matches(name.lower(), {**_OTHER_WORDS, **names}, n=1, cutoff=0.6)
     return f"Did you mean {names.get(near[0]) or _OTHER_WORDS[near[0]]}? " if near else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError
@@ -18,11 +18,11 @@ from pure_agent_loop.llm.messages import Message, is_question, repair_history, u
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
-from pure_agent_loop.runs.together import beneath
 from pure_agent_loop.runs.words import in_both, say
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 
@@ -159,6 +159,8 @@ def in_charge(first: Member | None, kit: Kit, state: QueryState, *, new_task: bo
 
 def _below(member: Member, above: Kit) -> Kit:
     """What an agent works with that goes on; an `output_type` of the run holds for whoever ends it."""
+    from pure_agent_loop.runs.together import beneath
+
     below = beneath(kit_of(member), above)
     return replace(below, output=above.output, output_of_run=True) if above.output_of_run else below
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
@@ -18,6 +18,7 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.runs.tracing import current_tracer
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 
 

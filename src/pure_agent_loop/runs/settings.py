@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
@@ -16,13 +16,16 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.typed_answer import FINAL_RESULT
-from pure_agent_loop.output.typed import Check, TypedOutput, called
 from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.runs.checks import all_tools, check_client, check_price, check_types
 from pure_agent_loop.runs.fields import check_fields
-from pure_agent_loop.runs.options import RunSettings, SystemPrompt
 from pure_agent_loop.schema.context import contextual
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.tool import ToolRegistry
+
+if TYPE_CHECKING:
+    from pure_agent_loop.output.typed import Check
+    from pure_agent_loop.runs.options import RunSettings, SystemPrompt
 
 OUTPUT_RETRIES = 2
 UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # where None has a meaning
@@ -51,6 +54,8 @@ class Lead:
 
     async def __call__(self) -> str:
         """Write it."""
+        from pure_agent_loop.output.typed import called
+
         texts = [each if isinstance(each, str) else await called(each) for each in self._parts]
         for part, text in zip(self._parts, texts, strict=True):
             if text is not None and not isinstance(text, str):
@@ -127,8 +132,8 @@ class Makings:
             ConfigError: Something cannot work.
             TypeError: There is no such setting.
         """
-        if settings and (strange := settings.keys() - RunSettings.__annotations__.keys()):
-            raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
+        if settings:
+            _check_names(settings)
         over = _OVERRIDES.get({}).get(id(self), {})
         given: dict[str, Any] = {**settings, "deps": deps, **over}
         if settings or over:
@@ -205,7 +210,18 @@ class Makings:
                 "output_type was given to a run of an agent that has output checks, which are about its own "
                 "output_type. Use agent.clone(output_type=...) and give that its own checks."
             )
-        return TypedOutput(form, self.retries, self.checks) if form or self.checks else None
+        if not form and not self.checks:
+            return None
+        from pure_agent_loop.output.typed import TypedOutput
+
+        return TypedOutput(form, self.retries, self.checks)
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    from pure_agent_loop.runs.options import RunSettings
+
+    if strange := settings.keys() - RunSettings.__annotations__.keys():
+        raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
 
 
 class HasKit(Protocol):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
@@ -12,8 +11,11 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import Member, in_charge
-from pure_agent_loop.runs.options import Given
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.runs.options import Given
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.settings import Observers
-from pure_agent_loop.kernel.tools.observers import Auditor, CallRecord, CallStatus
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
@@ -20,6 +19,9 @@ from pure_agent_loop.permissions import (
     PermissionRules,
     as_permission,
 )
+
+if TYPE_CHECKING:
+    from pure_agent_loop.kernel.tools.observers import Auditor, CallRecord, CallStatus
 
 N = TypeVar("N", int, float)
 _FROM_WIDE = ("bypass", "auto", "ask", "plan")

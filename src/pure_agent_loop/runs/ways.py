@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.result import AgentResult, Out
-from pure_agent_loop.runs.options import RunOptions
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import UNSET
 from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from pure_agent_loop.runs.options import RunOptions
 
 T = TypeVar("T")
 OutputType = type[T] | Callable[..., T] | Sequence[type[T] | Callable[..., T]]

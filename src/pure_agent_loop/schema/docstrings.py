@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pure_agent_loop.support.lazy import lazy_pattern
 
 _PARAMETERS = {
     *("args", "arguments", "parameters", "params", "keyword args", "keyword arguments"),
@@ -24,19 +26,18 @@ _SECTIONS = _PARAMETERS | _OTHERS
 _COLONS = ":："
 _BRACKETS = {"(": 1, "（": 1, "[": 1, ")": -1, "）": -1, "]": -1}
 
-_UNDERLINE = re.compile(r"\s*(-{3,}|={3,})\s*$")
-_NAME = re.compile(r"\\?\*{0,2}(\w+)\s*")
-_NUMPY_NAMES = re.compile(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?:[:：].*)?$")
-_SPHINX = re.compile(
+_UNDERLINE = lazy_pattern(r"\s*(-{3,}|={3,})\s*$")
+_NAME = lazy_pattern(r"\\?\*{0,2}(\w+)\s*")
+_NUMPY_NAMES = lazy_pattern(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?:[:：].*)?$")
+_SPHINX = lazy_pattern(
     r":(?P<kind>param|parameter|arg|argument|key|keyword|kwarg|type|kwtype|raises?|except|exception|returns?|rtype"
     r"|yields?|ytype|var|ivar|cvar|vartype|meta)(?:\s+(?P<subject>[^:：]*))?[:：](?P<text>.*)$"
 )
 _SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
-_BULLET = re.compile(r"([-*•]|\d+[.)])\s")
+_BULLET = lazy_pattern(r"([-*•]|\d+[.)])\s")
 
 
-@dataclass
-class Docstring:
+class Docstring(NamedTuple):
     """A docstring taken apart.
 
     Args:
@@ -44,8 +45,8 @@ class Docstring:
         params: What each described parameter means; names without leading stars.
     """
 
-    description: str = ""
-    params: dict[str, str] = field(default_factory=dict)
+    description: str
+    params: dict[str, str]
 
 
 def parse_docstring(text: str | None) -> Docstring:

@@ -13,16 +13,14 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
 _NUMBERS = frozenset({"integer", "number"})
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(NamedTuple):
     """One call in all its forms.
 
     Args:
@@ -43,7 +41,7 @@ class Forms:
         if not paths:
             return self
         meant = tuple({**self.meant[0], "path": each} for each in paths)
-        return replace(self, meant=meant, written=self.each)
+        return self._replace(meant=meant, written=self.each)
 
 
 def forms_of(args: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> Forms:

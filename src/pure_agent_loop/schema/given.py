@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.schema.build import ToolArgumentError
 from pure_agent_loop.schema.words import say
+from pure_agent_loop.support.lazy import dataclass
 
 
 @dataclass(slots=True)

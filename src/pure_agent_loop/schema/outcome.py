@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.words import say
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread

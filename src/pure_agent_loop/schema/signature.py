@@ -12,11 +12,12 @@ from types import CellType, FrameType, GenericAlias, SimpleNamespace
 from typing import Any, ForwardRef, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool_context import RunContext
 
 _GUESSABLE = (bool, int, float, str, list, dict)
 _BUILTINS = {kind.__name__: kind for kind in _GUESSABLE}
-_CONTEXT_TEXT = re.compile(r"(?:\w+\.)*RunContext\b")
+_CONTEXT_TEXT = lazy_pattern(r"(?:\w+\.)*RunContext\b")
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

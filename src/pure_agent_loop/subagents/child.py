@@ -170,8 +170,8 @@ def kit_for(
         hooks=base.hooks if is_agent else replace(base.hooks, on_stop=()),
         budget=FamilyBudget(base.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
-        observers=replace(
-            base.observers, snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
+        observers=base.observers._replace(
+            snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
         ),
         cancel_token=child.token,
         inbox=Inbox(),

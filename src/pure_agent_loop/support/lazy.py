@@ -1,12 +1,20 @@
-"""What is made when it is first asked for: names of a package, and patterns."""
+"""What is made when it is first asked for: names of a package, and patterns. And dataclasses, made faster.
+
+The standard library writes and compiles code for each class, also to compare, hash and show its values, which
+most are never asked to do. Here that is one function for all classes, with the same results.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any, AnyStr, cast
+
+__all__ = ["dataclass", "lazy_pattern", "names_loaded_later"]
 
 
 def names_loaded_later(
@@ -31,7 +39,7 @@ def names_loaded_later(
 class _Lazy:
     """Has what a compiled pattern has, each from its first use on."""
 
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: Any, flags: int) -> None:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
@@ -40,10 +48,47 @@ class _Lazy:
         return value
 
 
-def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """A pattern that is compiled at its first use: most of those that a module has are needed seldom.
 
     Args:
         pattern: As for ``re.compile``, and right: what is wrong in it shows late.
     """
-    return cast("re.Pattern[str]", _Lazy(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
+
+
+def _compared(value: Any) -> tuple[Any, ...]:
+    return tuple(getattr(value, each.name) for each in dataclasses.fields(value) if each.compare)
+
+
+def _equals(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    return _compared(self) == _compared(other)
+
+
+def _hash(self: Any) -> int:
+    return hash(_compared(self))
+
+
+@recursive_repr("...")
+def _shown(self: Any) -> str:
+    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
+    return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(**options: bool) -> Callable[[type], type]:
+        """As ``dataclasses.dataclass``."""
+
+        def made(kind: type) -> type:
+            if options.get("eq", True):
+                kind.__eq__, kind.__hash__ = _equals, _hash if options.get("frozen") else None
+            if options.get("repr", True) and "__repr__" not in vars(kind):
+                kind.__repr__ = _shown
+            return dataclasses.dataclass(**{**options, "eq": False, "repr": False})(kind)
+
+        return made

@@ -22,7 +22,8 @@ from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_going_on, place_for_run
 from pure_agent_loop.cli.words import say, told
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, Embedded, model_at, show_url
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL
+from pure_agent_loop.runs.choose import Embedded, model_at, show_url
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 

@@ -24,7 +24,8 @@ from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
-from pure_agent_loop.runs.choose import DEFAULT_MODEL, LOCAL_KEY, Embedded, Endpoint, show_url
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL
+from pure_agent_loop.runs.choose import LOCAL_KEY, Embedded, Endpoint, show_url
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.permission_ledger import Ruling
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import as_text
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.tool import Tool, ToolRegistry
 
@@ -26,7 +27,7 @@ READ_RESULT = "read_result"
 READ_CHARS = 20_000
 WEEK_SECONDS = 7 * 24 * 3600.0
 _TIDIED: set[Path] = set()  # by this process, once
-_ID = re.compile(r"[0-9a-f]{16}")
+_ID = lazy_pattern(r"[0-9a-f]{16}")
 _MENTION = re.compile(r'read_result\(id="([0-9a-f]{16})"')
 _PARAMETERS: Mapping[str, Any] = {
     "type": "object",

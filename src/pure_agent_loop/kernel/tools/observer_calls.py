@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.tools.observers import CallRecord, CallStatus, StepChanges
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolOutcome
+
+if TYPE_CHECKING:
+    from pure_agent_loop.kernel.tools.observers import CallRecord, CallStatus
 
 Effect = Callable[[], Awaitable[ToolOutcome]]
 
 
 def _record(call: ToolCall, state: QueryState, kit: Kit) -> CallRecord:
+    from pure_agent_loop.kernel.tools.observers import CallRecord  # seldom
+
     ruling = state.permissions.rulings[call.id]
     return CallRecord(
         tool=call.name,
@@ -91,6 +96,8 @@ async def tell_changes(state: QueryState, kit: Kit) -> None:
     try:
         found = await kit.observers.snapshots.after(state.session_id, state.step)
     except PureAgentLoopError as error:
+        from pure_agent_loop.kernel.tools.observers import StepChanges
+
         found = StepChanges(notice=f"It is not known what this step changed: {safe_str(error)}")
     for change in found.changes:
         await kit.emit(Event.file_change(state.step, change.to_dict()))

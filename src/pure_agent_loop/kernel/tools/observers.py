@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.permissions import Behavior
+from pure_agent_loop.support.lazy import dataclass
 
 CallStatus = Literal["ok", "error", "denied", "stopped"]
 ChangeKind = Literal["created", "modified", "deleted"]

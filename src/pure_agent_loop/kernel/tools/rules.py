@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -150,6 +149,8 @@ def _arguments(schema: Mapping[str, Any]) -> list[str] | None:
 
 
 def _meant(word: str, words: list[str]) -> str:
+    import difflib  # not before something is wrong
+
     lower = {each.lower(): each for each in words}
     near = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
     return f"Did you mean {lower[near[0]]!r}? " if near else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import sys
 import urllib.parse
 from abc import ABC, abstractmethod
@@ -16,13 +15,14 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.http import Answer, Transport
 from pure_agent_loop.llm.http.errors import RefusedError, UnansweredError, UnsendableError
+from pure_agent_loop.support.lazy import lazy_pattern
 
 # As the SDK has them, so that it makes no difference which is at work.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
 CONNECTIONS, REDIRECTS = 1_000, 20
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # of those of a request, what is of HTTP
-_NAME, _TEXT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+_NAME, _TEXT = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), lazy_pattern(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 # What a library does itself, each in its way: https://www.rfc-editor.org/rfc/rfc9112#section-6
 _OF_SENDING = {"content-length", "transfer-encoding", "expect"}
 

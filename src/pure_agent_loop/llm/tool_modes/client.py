@@ -18,15 +18,14 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Protocol, get_args
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
 from pure_agent_loop.llm.profiles import OutputMode
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.think import ThinkSplitter
-from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
-from pure_agent_loop.llm.tool_modes.chooser import Chooser
 from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
 from pure_agent_loop.llm.tool_modes.native import NativeReader, is_cut
@@ -56,6 +55,9 @@ from pure_agent_loop.llm.tool_modes.typed_answer import (
 )
 from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.prompts import Prompts
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.tool_modes.chooser import Chooser
 
 ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
@@ -90,6 +92,12 @@ def check_tool_mode(mode: str) -> None:
         raise ConfigError(f"tool_mode={mode!r} is not known. Use one of: {', '.join(TOOL_MODES)}.")
 
 
+def _new_chooser(inner: ChatModel, prompts: Prompts) -> Chooser:
+    from pure_agent_loop.llm.tool_modes.chooser import Chooser  # most models choose by themselves
+
+    return Chooser(inner, prompts)
+
+
 class ToolModeClient(BaseLLMClient):
     """Makes the model behind another client act.
 
@@ -118,7 +126,7 @@ class ToolModeClient(BaseLLMClient):
         self._probed = self.current != "native" or mode != "auto"
         self._formats = Formats()
         self._takes_stop = True
-        self._chooser = Chooser(inner, prompts)
+        self._chooser = cache(partial(_new_chooser, inner, prompts))  # one, also of those that are copied
         self.takes_meta = getattr(inner, "takes_meta", False)
 
     def around(self, inner: ChatModel) -> ToolModeClient:
@@ -350,9 +358,12 @@ class ToolModeClient(BaseLLMClient):
     async def _json(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
+        from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
+
+        chooser = self._chooser()
         try:
-            if await self._chooser.can_choose(messages, tools, options):
-                async with aclosing(self._chooser.step(messages, tools, options)) as deltas:
+            if await chooser.can_choose(messages, tools, options):
+                async with aclosing(chooser.step(messages, tools, options)) as deltas:
                     async for delta in deltas:
                         yield delta
                 return

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pure_agent_loop.support.lazy import lazy_pattern
+
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
     "arguments",
@@ -22,7 +24,7 @@ ARGUMENT_KEYS = (
     "params",
 )
 OTHER_KEYS = ("id", "type", "index", "tool_calls", "call_id", "thought", "reasoning")
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|[{}\[\]]', re.S)
+_TOKEN = lazy_pattern(r'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|[{}\[\]]', re.S)
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -53,7 +53,7 @@ _NAMES = lazy_pattern(
     r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
     re.I,
 )
-_STEM = re.compile(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
+_STEM = lazy_pattern(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
 _ASSIGNED = lazy_pattern(rf"{_MORE}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
 _GIVEN = lazy_pattern(rf"{_MORE}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
 _SAID = lazy_pattern(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
