@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import weakref
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -184,6 +185,7 @@ class _Answer:
                 await line.close()
 
 
+@lru_cache(maxsize=8)  # nearly all requests have the same
 def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, sock_connect=patience.connecting, sock_read=patience.reading)
 
