@@ -52,7 +52,7 @@ class BodyReader:
         if self._kind == "document":
             self._document.append(data)
         elif self._kind and not self.is_done:
-            return _joined(self._read(self._decoder.feed(data)))
+            return self._read(self._decoder.feed(data))
         return ()
 
     def close(self) -> Iterable[Delta]:
@@ -60,7 +60,7 @@ class BodyReader:
         if self._kind == "document":
             data = parse_json(b"".join(self._document))
             return (parse_completion(data)._replace(raw=data),)
-        return () if self.is_done else _joined(self._read(self._decoder.flush()))
+        return () if self.is_done else self._read(self._decoder.flush())
 
     def _look_at(self, data: bytes) -> str:
         first = data[:1]
@@ -70,21 +70,38 @@ class BodyReader:
                 "Check base_url; it usually ends in /v1.",
                 kind="bad_request",
             )
-        if first and first in b"{[":
+        if first in (b"{", b"["):
             return "document"
         return "events" if first else ""
 
     def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
-        for payload in payloads:
-            text = payload if payload[:1] == b"{" else payload.strip()
-            if text == DONE:
-                self.is_done = True
-                # It is a finish signal too, for servers that send no finish reason with their answer.
-                if self._has_written and not self._has_finished:
-                    yield Delta(finish_reason=CLOSED)
-                return
-            if text:
-                yield self._delta(parse_json(text))
+        """The deltas of events, where neighbours that show nothing are one."""
+        held: Delta | None = None
+        try:
+            for delta in filter(None, map(self._event, payloads)):
+                if held is None:
+                    held = delta
+                elif (both := _both(held, delta)) is not None:
+                    held = both
+                else:
+                    yield held
+                    held = delta
+        except LLMError:  # what came before something that cannot be read has come
+            if held is not None:
+                yield held
+            raise
+        if held is not None:
+            yield held
+
+    def _event(self, payload: bytes) -> Delta | None:
+        text = payload if payload[:1] == b"{" else payload.strip()
+        if self.is_done or not text:
+            return None
+        if text != DONE:
+            return self._delta(parse_json(text))
+        self.is_done = True
+        # It is a finish signal too, for servers that send no finish reason with their answer.
+        return Delta(finish_reason=CLOSED) if self._has_written and not self._has_finished else None
 
     def _delta(self, data: Mapping[str, Any]) -> Delta:
         delta = None if self._choice else _usual(data)
@@ -124,8 +141,8 @@ def _usual(data: Mapping[str, Any]) -> Delta | None:
         return None
     if not choices:
         return Delta(usage=usage) if usage and "message" not in data and "detail" not in data else None
-    choice, *others = choices
-    return None if others or type(choice) is not dict else _usual_choice(choice, usage)
+    choice = choices[0] if len(choices) == 1 else None
+    return _usual_choice(choice, usage) if type(choice) is dict else None
 
 
 def _usual_choice(choice: dict[str, Any], usage: TokenUsage | None) -> Delta | None:
@@ -155,7 +172,7 @@ def _usual_delta(delta: dict[str, Any], reason: str | None, usage: TokenUsage | 
     parts = _usual_parts(calls) if calls else ()
     if parts is None or not (text is None or type(text) is str):
         return None
-    return Delta(text or "", "", parts, reason, usage)
+    return Delta(text or "", "", parts, reason, usage) if text or parts or reason or usage else NOTHING
 
 
 def _usual_parts(calls: Any) -> tuple[ToolCallDelta, ...] | None:
@@ -172,23 +189,6 @@ def _usual_parts(calls: Any) -> tuple[ToolCallDelta, ...] | None:
             return None
         parts.append(ToolCallDelta(index, call_id, name, about.get("arguments")))
     return tuple(parts)
-
-
-def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
-    """The same, where neighbours that show nothing are one."""
-    held: Delta | None = None
-    try:
-        for delta in deltas:
-            both = delta if held is None else _both(held, delta)
-            if both is None and held is not None:
-                yield held
-            held = both or delta
-    except LLMError:  # what came before something that cannot be read has come
-        if held is not None:
-            yield held
-        raise
-    if held is not None:
-        yield held
 
 
 def _both(first: Delta, second: Delta) -> Delta | None:

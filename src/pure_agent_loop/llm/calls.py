@@ -215,7 +215,7 @@ class CallGatherer:
         if not self._calls:
             return None
         same_index = [call for call in self._calls if part.index in (None, call.index)]
-        same_id = [call for call in same_index or self._calls if part.id and call.id == part.id]
+        same_id = [call for call in same_index or self._calls if call.id == part.id] if part.id else []
         if same_index:
             return (same_id or same_index)[-1]
         if part.name:

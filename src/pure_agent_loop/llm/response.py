@@ -141,6 +141,31 @@ class _Pairs:
         return clean_text(held)
 
 
+class _Cleaner:
+    """Makes of text and reasoning what may be shown, with tags and torn characters held back."""
+
+    def __init__(self) -> None:
+        self._think = ThinkSplitter()
+        self._text, self._reasoning = _Pairs(), _Pairs()
+
+    @property
+    def has_opened(self) -> bool:
+        """True if there was thinking in the text."""
+        return self._think.has_opened
+
+    def feed(self, text: str, reasoning: str) -> tuple[str, str]:
+        """More of both."""
+        text, thinking = self._think.feed(self._text.feed(text))
+        reasoning = self._reasoning.feed(reasoning)
+        return text, reasoning + thinking if thinking else reasoning
+
+    def flush(self) -> tuple[str, str]:
+        """What was held back."""
+        text, thinking = self._think.feed(self._text.flush())
+        more_text, more_thinking = self._think.flush()
+        return text + more_text, self._reasoning.flush() + thinking + more_thinking
+
+
 class Assembler:
     """Puts the deltas of one answer together.
 
@@ -150,9 +175,8 @@ class Assembler:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._calls = CallGatherer()
-        self._think = ThinkSplitter()
-        self._text_pairs, self._reasoning_pairs = _Pairs(), _Pairs()
+        self._calls: CallGatherer | None = None
+        self._cleaner: _Cleaner | None = None  # like the calls, not before there is something for it
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._raw: Any = None
@@ -167,30 +191,28 @@ class Assembler:
         text, reasoning = delta.text, delta.reasoning
         if text or reasoning:
             self._is_flushed = False
-            text, thinking = self._think.feed(self._text_pairs.feed(text))
-            reasoning = self._reasoning_pairs.feed(reasoning)
-            reasoning = reasoning + thinking if thinking else reasoning
+            self._cleaner = self._cleaner or _Cleaner()
+            text, reasoning = self._cleaner.feed(text, reasoning)
             self._keep(text, reasoning)
         if delta.tool_calls:
+            self._calls = self._calls or CallGatherer()
             self._calls.add(delta.tool_calls)
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
             self._finish_reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
         if delta.usage and (delta.usage.total_tokens or self._usage is None):
             self._usage = delta.usage
         self._raw = self._raw if delta.raw is None else delta.raw
-        if reasoning is delta.reasoning and not delta.tool_calls and text is delta.text:
+        shown = delta.tool_calls and _showable(delta.tool_calls)
+        if reasoning is delta.reasoning and shown is delta.tool_calls and text is delta.text:
             return delta
-        shown = tuple(map(_showable, delta.tool_calls))
         return delta._replace(text=text, reasoning=reasoning, tool_calls=shown)
 
     def flush(self) -> Delta:
         """Give out what `feed` held back, once no more deltas come."""
-        if self._is_flushed:
+        if self._is_flushed or self._cleaner is None:
             return NOTHING
         self._is_flushed = True
-        text, thinking = self._think.feed(self._text_pairs.flush())
-        more_text, more_thinking = self._think.flush()
-        shown = Delta(text + more_text, self._reasoning_pairs.flush() + thinking + more_thinking)
+        shown = Delta(*self._cleaner.flush())
         self._keep(shown.text, shown.reasoning)
         return shown
 
@@ -208,14 +230,14 @@ class Assembler:
         """
         self.flush()
         reason = self._finish_reason
-        if reason is None or (reason == CLOSED and self._calls.is_cut):
+        if reason is None or (reason == CLOSED and self._calls is not None and self._calls.is_cut):
             raise LLMError(
                 "The model's answer ended early: the server closed it without a finish reason.",
                 kind="incomplete",
             )
         if reason.lower().startswith(FAILED):
             raise LLMError(f"The server gave up in the middle of its answer: {reason}.", kind="incomplete")
-        calls = self._calls.finish(reason if reason in CUT_OFF else "")
+        calls = [] if self._calls is None else self._calls.finish(reason if reason in CUT_OFF else "")
         if reason == CLOSED:
             reason = "stop"
         if calls and reason not in CUT_OFF:
@@ -231,7 +253,7 @@ class Assembler:
 
     def _joined(self) -> tuple[str | None, str | None]:
         text, reasoning = "".join(self._text), "".join(self._reasoning)
-        if not self._think.has_opened and not reasoning:
+        if self._cleaner is not None and not self._cleaner.has_opened and not reasoning:
             text, reasoning = split_unopened(text)
         return text if text.strip() else None, reasoning or None
 
@@ -251,7 +273,11 @@ async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
     return assembler.finish()
 
 
-def _showable(part: ToolCallDelta) -> ToolCallDelta:
-    if not isinstance(part.arguments, str) or part.arguments.isascii():
-        return part
-    return replace(part, arguments=clean_text(part.arguments))
+def _showable(parts: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:
+    """The same parts, with clean text as their arguments."""
+    if all(not isinstance(each.arguments, str) or each.arguments.isascii() for each in parts):
+        return parts
+    return tuple(
+        replace(each, arguments=clean_text(each.arguments)) if isinstance(each.arguments, str) else each
+        for each in parts
+    )

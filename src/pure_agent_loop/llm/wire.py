@@ -60,7 +60,8 @@ def parse_json(payload: bytes) -> Mapping[str, Any]:
 
 
 def _parse(payload: bytes) -> Any:
-    may_double = b'"arguments"' in payload and _OBJECT_ARGUMENTS.search(payload)
+    at = payload.find(b'"arguments"')
+    may_double = at >= 0 and _OBJECT_ARGUMENTS.search(payload, at)
     if not may_double:  # of a key given twice, the fast parser keeps the last
         try:
             return from_json(payload)

@@ -7,6 +7,7 @@ import io
 import json
 import select
 import weakref
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -211,6 +212,7 @@ class _Answer:
                 await line.close()
 
 
+@lru_cache(maxsize=8)  # nearly all requests have the same
 def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, sock_connect=patience.connecting, sock_read=patience.reading)
 

@@ -8,7 +8,7 @@ from typing import Any
 from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS
 from pure_agent_loop.llm.think import ThinkSplitter
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 
 
 def is_cut(delta: Delta) -> bool:
@@ -23,17 +23,23 @@ class NativeReader:
     """Native calls as they are; calls left in the text are recovered if there are no native ones."""
 
     def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
-        self._think = ThinkSplitter()
-        self._scanner = TextCalls(tools)
+        self._tools = tools
+        self._think: ThinkSplitter | None = None  # like the scanner, not before there is text
+        self._scanner: TextCalls | None = None
         self._saw_call = False
         self._is_cut = False
 
     def take(self, delta: Delta) -> Delta:
         """Take in a delta; return what of it can be shown."""
         self._is_cut = self._is_cut or is_cut(delta)
+        begins_calls = bool(delta.tool_calls) and not self._saw_call
+        self._saw_call = self._saw_call or begins_calls
+        if self._think is None or self._scanner is None:
+            if not delta.text:
+                return delta
+            self._think, self._scanner = ThinkSplitter(), TextCalls(self._tools)
         text, reasoning = self._think.feed(delta.text)
-        if delta.tool_calls and not self._saw_call:
-            self._saw_call = True
+        if begins_calls:
             text = self._scanner.held + text
         shown = text if self._saw_call else self._scanner.feed(text)
         if shown is delta.text and not reasoning:
@@ -42,6 +48,8 @@ class NativeReader:
 
     def finish(self) -> Delta:
         """What is left once no more comes: text, or calls that stood in it."""
+        if self._think is None or self._scanner is None:
+            return NOTHING
         text, reasoning = self._think.flush()
         if self._saw_call:
             return Delta(text, reasoning)
