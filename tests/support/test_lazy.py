@@ -77,6 +77,21 @@ def test_they_compare_hash_and_print_alike():
     assert said(lazy.dataclass) == said(dataclasses.dataclass)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("names", [["__eq__"], ["__hash__"], ["__eq__", "__hash__"], []], ids="+".join)
+def test_what_a_class_says_itself_holds(names, frozen):
+    own = {"__eq__": lambda *_: True, "__hash__": lambda _: 7}
+
+    def kind(made: Any) -> Any:
+        body = {"__annotations__": {"of": int}, "__doc__": "One.", **{name: own[name] for name in names}}
+        return made(frozen=frozen)(type("Own", (), body))
+
+    ours, standard = kind(lazy.dataclass), kind(dataclasses.dataclass)
+    assert (ours(1) == ours(2)) is (standard(1) == standard(2))
+    assert (ours.__hash__ is None) is (standard.__hash__ is None)
+    assert ours.__hash__ is None or hash(ours(1)) == hash(standard(1))
+
+
 def test_they_refuse_to_be_changed():
     point, count, place = kinds(lazy.dataclass)
     for value in (point(1), place(1)):

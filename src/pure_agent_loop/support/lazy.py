@@ -85,9 +85,13 @@ else:
         """As ``dataclasses.dataclass``."""
 
         def made(kind: type) -> type:
-            if options.get("eq", True):
-                kind.__eq__, kind.__hash__ = _equals, _hash if options.get("frozen") else None
-            if options.get("repr", True) and "__repr__" not in vars(kind):
+            own, eq = dict(vars(kind)), options.get("eq", True)
+            # Python itself writes None for who compares and says nothing of a hash.
+            if eq and ("__hash__" not in own or (own["__hash__"] is None and "__eq__" in own)):
+                kind.__hash__ = _hash if options.get("frozen") else None
+            if eq and "__eq__" not in own:
+                kind.__eq__ = _equals
+            if options.get("repr", True) and "__repr__" not in own:
                 kind.__repr__ = _shown
             return dataclasses.dataclass(**{**options, "eq": False, "repr": False})(kind)
 

@@ -359,7 +359,7 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
     """The bytes of the program's own environment: each run reads all of it, and decoding costs as much."""
     raw = getattr(os, "environb", None)  # Windows has none
-    return raw if type(raw) is type(env) else env
+    return env if raw is None or env is not os.environ else raw
 
 
 def _now_in(env: Mapping[T, T]) -> dict[T, T]:
