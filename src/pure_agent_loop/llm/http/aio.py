@@ -44,7 +44,6 @@ class AioTransport(PlainTransport):
         self._address = URL(self.url)
         self._tls = _tls_context() if self._address.scheme == "https" else None
         self._line: _Line | None = None
-        self._usual = _timeout(self._patience)
 
     def _opened(self) -> _Line:
         """The session, made in the event loop that it belongs to."""
@@ -70,7 +69,7 @@ class AioTransport(PlainTransport):
                 URL(f"{self.url}?{query}", encoded=True) if query else self._address,
                 data=body if len(body) < LARGE else io.BytesIO(body),
                 headers=request.headers,
-                timeout=self._usual if request.patience is self._patience else _timeout(request.patience),
+                timeout=_timeout(request.patience),
                 allow_redirects=follows,
                 max_redirects=REDIRECTS,
             )
