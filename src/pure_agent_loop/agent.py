@@ -407,15 +407,14 @@ class Agent(Variants[Deps, Out]):
             SessionError: The session cannot be opened.
         """
         given = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
-        way: dict[str, Any] = {"cancel_token": cancel_token, "inbox": inbox or Inbox()}
-        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages), **way)
+        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         if session_id is None:
             start, kit = begin_run(kit, given)
         else:
             from pure_agent_loop.sessions.resume import begin_in_session
 
             start, kit = begin_in_session(kit, given, sessions or self._sessions, session_id)
-        return Run(start, kit, self)
+        return Run(start, kit.changed(cancel_token=cancel_token, inbox=inbox or Inbox()), self)
 
 
 _ARGUMENTS = dict.fromkeys(name for name in inspect.signature(Agent).parameters if name != "llm_kwargs")

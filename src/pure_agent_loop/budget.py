@@ -10,7 +10,7 @@ from dataclasses import field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 PER = 1_000_000  # prices are for so many tokens
 TOOL_CALLS = "tool calls"

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.typed import dataclass
 
 VERSION = 1  # of the plain form
 _TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")

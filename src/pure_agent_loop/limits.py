@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 LimitAction = Literal["continue", "warn", "stop"]
 

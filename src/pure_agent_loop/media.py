@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
 MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # and the types of their parts

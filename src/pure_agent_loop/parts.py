@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 PartType = Literal["text", "reasoning", "tool"]
 PartState = Literal["pending", "running", "completed", "error", "backgrounded"]

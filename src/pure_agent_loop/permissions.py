@@ -25,7 +25,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
-from pure_agent_loop.support.lazy import dataclass, lazy_pattern
+from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -106,7 +107,8 @@ class PermissionRequest:
     step: int = 0
 
 
-class JudgeContext(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JudgeContext:
     """What a tool is told that judges its own calls.
 
     Args:

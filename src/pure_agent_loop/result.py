@@ -14,8 +14,8 @@ from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, STOP_REASONS, StopReason
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
+from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVar

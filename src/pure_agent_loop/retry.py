@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 T = TypeVar("T")
 

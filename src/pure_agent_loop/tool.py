@@ -24,8 +24,8 @@ from pure_agent_loop.schema.described import Described, check_name
 from pure_agent_loop.schema.examples import Example
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.support.abilities import able
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.typed import dataclass
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -16,8 +16,8 @@ from pure_agent_loop.kernel.tools.long_results import READ_RESULT, ReadableTools
 from pure_agent_loop.kernel.window import find_window, fixed_tokens, measure, window_in_step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, user_message
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from pure_agent_loop.compaction.summary import Summariser

@@ -9,7 +9,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.stop_reasons import COMPLETED
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 MAX_CONTINUATIONS = 3
 ONCE_MORE = ("continue_answer", "empty_answer")  # the prompts that send the model on

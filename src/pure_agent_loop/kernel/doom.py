@@ -23,7 +23,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 WINDOW = 24
 LAPS = 3  # a circle is not seen sooner, however low the threshold is

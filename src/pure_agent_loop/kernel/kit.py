@@ -23,8 +23,8 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.secrets.redaction import Redactor
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool import Tool, ToolRegistry
 
 

@@ -11,8 +11,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.typed import dataclass
 
 NO_CALLS_LEFT = "LimitReached"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.budget import check_limit
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots

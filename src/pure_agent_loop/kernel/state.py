@@ -38,8 +38,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
-from pure_agent_loop.support.lazy import dataclass
-from pure_agent_loop.support.typed import mistyped
+from pure_agent_loop.support.typed import dataclass, mistyped
 
 
 @dataclass(slots=True)

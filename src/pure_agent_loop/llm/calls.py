@@ -26,8 +26,8 @@ from typing import Any
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text, shorten
+from pure_agent_loop.support.typed import dataclass
 
 
 @dataclass(frozen=True, slots=True)

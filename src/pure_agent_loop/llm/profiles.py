@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 # The chat-completions protocol, as `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54) lists it,
 # without what a run writes itself (model, messages, tools) and `n`: a run reads one answer.

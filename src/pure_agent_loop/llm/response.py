@@ -21,8 +21,8 @@ from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
 from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.llm.wire import CLOSED, parse_completion
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.typed import dataclass
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 

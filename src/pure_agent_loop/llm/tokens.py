@@ -15,7 +15,8 @@ from typing import Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.lazy import dataclass, lazy_pattern
+from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.typed import dataclass
 
 _PLAIN_WORD = re.compile("[a-zA-Z]+")
 _WORD = lazy_pattern(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 # Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
 _SENTENCES = (

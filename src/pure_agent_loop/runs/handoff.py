@@ -22,8 +22,8 @@ from pure_agent_loop.runs.words import in_both, say
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import able
 from pure_agent_loop.support.language import default_language
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 
 MOST_HANDOFFS = 8  # in one run; after them the agent in charge has to answer itself

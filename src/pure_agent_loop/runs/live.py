@@ -18,7 +18,7 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.runs.tracing import current_tracer
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 
 

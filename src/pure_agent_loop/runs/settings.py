@@ -20,7 +20,7 @@ from pure_agent_loop.output.wanted import Output
 from pure_agent_loop.runs.checks import all_tools, check_client, check_price, check_types
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.schema.context import contextual
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ class Makings:
         deps: Any = None,
         output_type: Any = UNSET,
         has_system: bool = False,
-        **fields: Any,
     ) -> Kit:
         """The kit of one run.
 
@@ -126,7 +125,6 @@ class Makings:
             settings: What it has otherwise. An `override` around it goes before these.
             output_type: What its answer must be.
             has_system: Its history brings a system message of its own.
-            fields: What else it is given, of the fields of a kit.
 
         Raises:
             ConfigError: Something cannot work.
@@ -151,7 +149,6 @@ class Makings:
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
             redactor=kit.redactor and kit.redactor.as_of_now(),
-            **fields,
         )
         if settings:
             check_price(kit)

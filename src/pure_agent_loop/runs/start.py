@@ -11,8 +11,8 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import Member, in_charge
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from pure_agent_loop.runs.options import Given

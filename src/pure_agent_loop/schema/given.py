@@ -6,7 +6,7 @@ from typing import Any
 
 from pure_agent_loop.schema.build import ToolArgumentError
 from pure_agent_loop.schema.words import say
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 
 @dataclass(slots=True)

@@ -16,10 +16,10 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.words import say
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import current_call
 
 MOST_ROWS, MOST_COLUMNS, CELL_CHARS = 50, 20, 80

@@ -149,7 +149,7 @@ async def _suggest(
     left = None if state.deadline is None else max(0.0, state.deadline - kit.clock.monotonic())
     attended = _attended(call, state, kit)
     context = policy.judge_context(call.name, forms, attended=attended, always=always)
-    context = context._replace(call_id=call.id, seconds=left)
+    context = replace(context, call_id=call.id, seconds=left)
     asked = partial(_opinion, partial(tool.judge, deepcopy(args), context))
     own = await kit.journal.effect(f"{state.step}:judge:{call.id}:{when}", asked)
     return policy.suggest(call.name, forms, read_only=tool.read_only, own=own, judges=True, asks=asks)

@@ -10,8 +10,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.permission_ledger import Ruling
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.schema.outcome import ToolOutcome
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.text import as_text
+from pure_agent_loop.support.typed import dataclass
 
 
 class Outside(NamedTuple):

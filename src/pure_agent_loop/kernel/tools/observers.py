@@ -7,7 +7,7 @@ from dataclasses import asdict, field
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.permissions import Behavior
-from pure_agent_loop.support.lazy import dataclass
+from pure_agent_loop.support.typed import dataclass
 
 CallStatus = Literal["ok", "error", "denied", "stopped"]
 ChangeKind = Literal["created", "modified", "deleted"]

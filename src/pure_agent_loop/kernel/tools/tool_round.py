@@ -32,8 +32,8 @@ from pure_agent_loop.parts import PartState
 from pure_agent_loop.prompts.words import say
 from pure_agent_loop.schema.outcome import failed, without_secrets
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
-from pure_agent_loop.support.lazy import dataclass
 from pure_agent_loop.support.secrets.redaction import StreamRedactor
+from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 

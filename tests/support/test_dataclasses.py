@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import TokenUsage
-from pure_agent_loop.support import lazy
+from pure_agent_loop.support import typed
 
 
 def kinds(made: Any) -> tuple[Any, Any, Any]:
@@ -74,7 +74,7 @@ def said(made: Any) -> list[Any]:
 
 
 def test_they_compare_hash_and_print_alike():
-    assert said(lazy.dataclass) == said(dataclasses.dataclass)
+    assert said(typed.dataclass) == said(dataclasses.dataclass)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -86,14 +86,14 @@ def test_what_a_class_says_itself_holds(names, frozen):
         body = {"__annotations__": {"of": int}, "__doc__": "One.", **{name: own[name] for name in names}}
         return made(frozen=frozen)(type("Own", (), body))
 
-    ours, standard = kind(lazy.dataclass), kind(dataclasses.dataclass)
+    ours, standard = kind(typed.dataclass), kind(dataclasses.dataclass)
     assert (ours(1) == ours(2)) is (standard(1) == standard(2))
     assert (ours.__hash__ is None) is (standard.__hash__ is None)
     assert ours.__hash__ is None or hash(ours(1)) == hash(standard(1))
 
 
 def test_they_refuse_to_be_changed():
-    point, count, place = kinds(lazy.dataclass)
+    point, count, place = kinds(typed.dataclass)
     for value in (point(1), place(1)):
         with pytest.raises(dataclasses.FrozenInstanceError):
             value.x = 2
@@ -102,7 +102,7 @@ def test_they_refuse_to_be_changed():
 
 
 def test_those_that_do_not_compare_are_themselves():
-    @lazy.dataclass(eq=False)
+    @typed.dataclass(eq=False)
     class Own:
         "A thing."
 
