@@ -275,9 +275,13 @@ async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
 
 def _showable(parts: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:
     """The same parts, with clean text as their arguments."""
-    if all(not isinstance(each.arguments, str) or each.arguments.isascii() for each in parts):
-        return parts
-    return tuple(
-        replace(each, arguments=clean_text(each.arguments)) if isinstance(each.arguments, str) else each
-        for each in parts
-    )
+    for each in parts:
+        if isinstance(each.arguments, str) and not each.arguments.isascii():
+            return tuple(map(_cleaned, parts))
+    return parts
+
+
+def _cleaned(part: ToolCallDelta) -> ToolCallDelta:
+    if not isinstance(part.arguments, str):
+        return part
+    return replace(part, arguments=clean_text(part.arguments))

@@ -21,9 +21,9 @@ class SSEDecoder:
         """Take in bytes; the payload of each event they complete."""
         payloads: list[bytes] = []
         for event in self._events(data):
-            payload = event.removeprefix(b"data: ")
+            payload = event[6:]
             # Nearly always. Of bytes, `in` costs several times what `find` does.
-            if len(payload) < len(event) and payload.find(b"\n") < 0:
+            if event[:6] == b"data: " and payload.find(b"\n") < 0:
                 self._at_start = False
                 payloads.append(payload)
             else:
