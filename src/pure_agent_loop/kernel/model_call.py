@@ -217,7 +217,7 @@ async def listen(
     Raises:
         LLMError: There was no whole answer, or silence for too long.
     """
-    (patience, idle), begun = (kit.timeouts.first_byte, kit.timeouts.idle), False
+    patience, begun = kit.timeouts.first_byte, False
     watch = kit.silence if kit.silence is not None and kit.silence.is_free else Interrupt()
     with watch as silence:
         silence.after(patience)
@@ -230,7 +230,7 @@ async def listen(
                 if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                     silence.deadline = 0.0  # a slow reader is not a silent server
                     await show(seen)
-                patience, begun = idle, True
+                patience, begun = kit.timeouts.idle, True
                 silence.after(patience)
         finally:
             await stream.aclose()

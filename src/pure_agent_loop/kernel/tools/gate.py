@@ -126,17 +126,12 @@ async def _check_again(call: ToolCall, ruling: Ruling, state: QueryState, kit: K
     return ruling
 
 
-def _has_no_opinion(tool: Tool | None, kit: Kit) -> bool:
-    """True if neither the rules and the mode nor the tool say anything of a call."""
-    return kit.permissions.is_open and (tool is None or (tool.judge is None and not tool.destructive))
-
-
 async def _suggest(
     call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit, when: str
 ) -> Permission:
     """What the rules, the mode and the tool itself say."""
     tool, policy = kit.tools.get(call.name), kit.permissions
-    if _has_no_opinion(tool, kit):
+    if policy.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
         return ALLOWED
     if tool is None:
         return policy.suggest(call.name, args, read_only=False)
@@ -242,8 +237,7 @@ def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:
-    is_open = _has_no_opinion(kit.tools.get(call.name), kit)
-    suggested = ALLOWED if is_open else await _suggest(call, args, state, kit, "first")
+    suggested = await _suggest(call, args, state, kit, "first")
     if suggested.behavior == "deny":
         return suggested
     key = f"{state.step}:permit:{call.id}"
