@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import json
 import socket
 import threading
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from pure_agent_loop.agent import Agent
@@ -178,14 +180,16 @@ ODD_HEADS = {
     "two lengths": LENGTH * 2,
     "many fields": LENGTH + b"".join(b"X-%d: a\r\n" % number for number in range(300)),
 }
+COUNTS_FIELDS = "max_headers" in inspect.signature(aiohttp.ClientSession).parameters  # an old one does not
 
 
-@pytest.mark.parametrize("head", ODD_HEADS.values(), ids=ODD_HEADS)
-def test_what_aiohttp_cannot_read_is_read_by_the_other_when_a_run_asks_again(travel, head):
-    with saying(b"200 OK\r\nContent-Type: application/json\r\n" + head) as (url, seen):
+@pytest.mark.parametrize("odd", ODD_HEADS)
+def test_what_aiohttp_cannot_read_is_read_by_the_other_when_a_run_asks_again(travel, odd):
+    is_read = bool(travel) or (odd == "many fields" and not COUNTS_FIELDS)
+    with saying(b"200 OK\r\nContent-Type: application/json\r\n" + ODD_HEADS[odd]) as (url, seen):
         agent = Agent(llm=OpenAIClient("m", "k", url), retry=RetryConfig(base_delay=0.0, jitter=0.0))
         assert [agent.run("x").content for _ in range(3)] == ["hello"] * 3
-        assert len(seen) == (3 if travel else 4)
+        assert len(seen) == (3 if is_read else 4)
 
 
 def test_unless_aiohttp_is_demanded(monkeypatch):
