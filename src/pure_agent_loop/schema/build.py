@@ -8,7 +8,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
@@ -175,7 +175,7 @@ def _with_none(annotation: Any) -> Any:
     return Union[annotation, None]  # noqa: UP007 - not every annotation supports the operator
 
 
-def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: dict[str, str]) -> None:
+def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Mapping[str, str]) -> None:
     """Add the default and the description of a parameter to its schema."""
     if schema is None:  # it goes by an alias
         return

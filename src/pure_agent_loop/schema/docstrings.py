@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pure_agent_loop.support.lazy import lazy_pattern
@@ -46,9 +49,10 @@ class Docstring(NamedTuple):
     """
 
     description: str
-    params: dict[str, str]
+    params: Mapping[str, str]
 
 
+@lru_cache(maxsize=1024)  # a service makes its agent, of the same functions, for each request
 def parse_docstring(text: str | None) -> Docstring:
     """Take a docstring apart. Never raises: a docstring is never a reason for a tool not to work.
 
@@ -71,7 +75,7 @@ class _Reader:
                 self._prose.append(self._lines[self._at].rstrip())
                 self._at += 1
         description = re.sub(r"\n{3,}", "\n\n", "\n".join(self._prose)).strip()
-        return Docstring(description, self._params)
+        return Docstring(description, MappingProxyType(self._params))
 
     def _sphinx(self) -> bool:
         line = self._lines[self._at]
