@@ -81,7 +81,8 @@ class OpenAIClient(BaseLLMClient):
         self.profile = profile or profile_for(self.base_url, model)
         self.keeps_choices = True  # False where a server is being found out about
         self._left_out = frozenset(profile.refuses if profile else ())
-        key = _checked_key(api_key or os.environ.get("OPENAI_API_KEY") or _key_for(self.base_url))
+        named = _checked_key(api_key) or _checked_key(os.environ.get("OPENAI_API_KEY"))
+        key = named or _key_for(self.base_url)
         self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
         self.secrets = client_secrets(self._settings)
         self._redactor = Redactor(self.secrets, env={}, shapes=False)
@@ -297,6 +298,10 @@ class OpenAIClient(BaseLLMClient):
         loop = asyncio.get_running_loop()
         transport = self._clients.get(loop)
         if transport is None:
+            # A loop that was closed without a word, what is in it holds for ever.
+            for ended in [each for each in list(self._clients) if each.is_closed()]:
+                self._clients.pop(ended, None)
+                self._guards.pop(ended, None)
             try:
                 transport = self._unused.pop()  # atomic: loops of other threads may want it too
             except IndexError:

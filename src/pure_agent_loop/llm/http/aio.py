@@ -7,15 +7,18 @@ import io
 import json
 import select
 import weakref
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
 
+from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
+    LARGE,
     REDIRECTS,
     Patience,
     PlainRequest,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer
 
 LONGEST_HEADER = 65_536  # bytes
-LARGE = 1_000_000  # bytes of a request that are sent piece by piece
 _POLL = getattr(select, "poll", None)  # Windows has none
 _MOVED = (301, 302, 303, 307, 308)
 
@@ -50,29 +52,32 @@ class AioTransport(PlainTransport):
         if self._line is None:
             closes = self.headers.get("connection", "").lower() == "close"
             kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
+            connector = _Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept)
             session = aiohttp.ClientSession(
-                connector=_Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept),
+                connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.headers,
                 max_line_size=LONGEST_HEADER,
                 max_field_size=LONGEST_HEADER,
             )
-            self._line = _Line(session)
+            self._line = _Line(session, connector)
         return self._line
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
-        body, query = request.body, request.query
-        follows, answer, line = self._tls is not None, None, self._opened()
+        query, line = request.query, self._opened()
+        follows, answer = self._tls is not None, None
         line.users += 1
+        post = partial(
+            line.session.post,
+            URL(f"{self._address}?{query}", encoded=True) if query else self._address,
+            headers=request.headers,
+            timeout=_timeout(request.patience, waits=line.users > CONNECTIONS),
+            allow_redirects=follows,
+            max_redirects=REDIRECTS,
+        )
         try:
-            response = await line.session.post(
-                URL(f"{self.url}?{query}", encoded=True) if query else self._address,
-                data=body if len(body) < LARGE else io.BytesIO(body),
-                headers=request.headers,
-                timeout=_timeout(request.patience),
-                allow_redirects=follows,
-                max_redirects=REDIRECTS,
-            )
+            is_large = len(request.body) >= LARGE
+            response = await (_in_pieces(request, post) if is_large else post(data=request.body))
             answer = _Answer(response, line)
         finally:
             if answer is None:
@@ -113,20 +118,55 @@ class AioTransport(PlainTransport):
             await line.close()
 
 
+async def _in_pieces(
+    request: PlainRequest, post: Callable[..., Awaitable[aiohttp.ClientResponse]]
+) -> aiohttp.ClientResponse:
+    """Send a long request. aiohttp itself waits for ever until a server takes the next piece of one."""
+    response = None
+    with Interrupt() as block:
+        response = await post(data=_Pieces(request.body, block, request.patience.reading))
+    if not block.fired and response is not None:
+        return response
+    if response is not None:
+        response.close()
+    raise TimeoutError("The server takes no more of the request.")
+
+
+class _Pieces(io.BytesIO):
+    """A long request, whose sender has to ask for the next piece in time.
+
+    Args:
+        body: The whole of it.
+        block: What is left when nobody does.
+        seconds: How long each piece may take; None for any time.
+    """
+
+    def __init__(self, body: bytes, block: Interrupt, seconds: float | None) -> None:
+        super().__init__(body)
+        self._block, self._seconds = block, seconds
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next piece: the one before it is on its way."""
+        self._block.after(self._seconds)
+        return super().read(size)
+
+
 class _Line:
     """A session, and how many use it: aiohttp never wakes a reader whose connection it closes.
 
     Args:
         session: Made in the running event loop.
+        connector: Its own.
     """
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self.session, self.users, self.is_left = session, 0, False
+    def __init__(self, session: aiohttp.ClientSession, connector: _Connector) -> None:
+        self.session, self.connector, self.users, self.is_left = session, connector, 0, False
         loop = asyncio.get_running_loop()
         self._forgotten = weakref.finalize(self, _forget, session, weakref.ref(self), loop)
 
     async def release(self) -> None:
         """There is one user less."""
+        self.connector.end_closed()
         self.users -= 1
         if self.is_left:
             await self.close()
@@ -150,25 +190,38 @@ def _forget(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Hands out no kept connection that its server has ended, which the event loop may not know yet."""
+    """Hands out no kept connection to which something has come, and leaves none open that is closed.
+
+    Nobody has asked for what comes to a kept connection. It is its end, of which the event loop may not know
+    yet, or bytes that would be taken for the answer to the next request.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._handed_out: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+        self._handed_out: weakref.WeakSet[asyncio.BaseProtocol] = weakref.WeakSet()
+        self._released: list[asyncio.WriteTransport] = []
+
+    def end_closed(self) -> None:
+        """Nobody waits until what was to be sent over a closed connection is sent, nor for the end of TLS."""
+        while self._released:
+            transport = self._released.pop()
+            if transport.is_closing():
+                transport.abort()
 
     async def connect(self, *given: Any, **named: Any) -> Connection:
         """A connection, new or kept."""
         while True:
             connection = await super().connect(*given, **named)
-            transport = connection.transport
-            if transport is None:
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None:
                 return connection
-            if transport not in self._handed_out:  # a new one
-                self._handed_out.add(transport)
-                return connection
-            if not _is_readable(transport):
-                return connection
-            connection.close()  # nothing comes that nobody has asked for but the end
+            if protocol not in self._handed_out:  # a new one
+                self._handed_out.add(protocol)
+            elif protocol.should_close or _is_readable(transport):
+                connection.close()
+                continue
+            connection.add_callback(partial(self._released.append, transport))
+            return connection
 
     def __del__(self, _: Any = None) -> None:
         """Say nothing; see above."""
@@ -206,14 +259,18 @@ class _Answer:
         self.response.close()  # does nothing to a connection whose answer was read to its end
         line, self._line = self._line, None
         if line is not None:
+            line.connector.end_closed()
             line.users -= 1
             if line.is_left:
                 await line.close()
 
 
 @lru_cache(maxsize=8)  # nearly all requests have the same
-def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connecting, sock_read=patience.reading)
+def _timeout(patience: Patience, *, waits: bool = False) -> aiohttp.ClientTimeout:
+    """The limits of a request, which has one more if it may have to wait for a place."""
+    reading, connecting = patience
+    place = reading if waits else None
+    return aiohttp.ClientTimeout(total=None, connect=place, sock_connect=connecting, sock_read=reading)
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http.plain import Patience, PlainRequest, PlainTransport
+from pure_agent_loop.llm.http.plain import LARGE, Patience, PlainRequest, PlainTransport
 from pure_agent_loop.llm.http.pool import HttpxAnswer, StackedTransport, library, tls_for
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Answer
+
+PIECE = 65_536  # bytes
 
 
 class DirectTransport(PlainTransport):
@@ -28,11 +31,15 @@ class DirectTransport(PlainTransport):
         self._sender = StackedTransport(tls_for(self._address.scheme))
 
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
+        fields, body = self._fields if request.headers is None else request.headers, request.body
+        content: bytes | AsyncIterator[bytes] = body
+        if len(body) >= LARGE:
+            fields, content = {**fields, "content-length": str(len(body))}, _pieces(body)
         sent = library.Request(
             "POST",
             library.URL(f"{self.url}?{request.query}") if request.query else self._address,
-            headers=self._fields if request.headers is None else request.headers,
-            content=request.body,
+            headers=fields,
+            content=content,
             extensions={"timeout": _timeout(request.patience)},
         )
         response = await self._answered(sent)
@@ -62,6 +69,12 @@ class DirectTransport(PlainTransport):
 
     async def _close(self) -> None:
         await self._sender.aclose()
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    """The library's patience is with one of them."""
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
 
 
 def _timeout(patience: Patience) -> dict[str, float | None]:

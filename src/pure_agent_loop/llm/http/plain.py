@@ -20,6 +20,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 # As the SDK has them, so that it makes no difference which is at work.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
 CONNECTIONS, REDIRECTS = 1_000, 20
+LARGE = 1_000_000  # bytes of a request that is sent piece by piece, each with the whole patience
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # of those of a request, what is of HTTP
 _NAME, _TEXT = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), lazy_pattern(r"(?:[!-~](?:[ -~]*[!-~])?)?")

@@ -85,7 +85,7 @@ class StackedTransport(library.AsyncBaseTransport):
         self._places.release()
         if self._is_closed:
             return sender
-        if spoiled:  # nobody knows what is left of its connection
+        if spoiled or _has_more(sender):  # nobody knows what is left of its connection
             self._spoiled.append(sender)
         else:
             self._free.append((asyncio.get_running_loop().time(), sender))
@@ -98,6 +98,18 @@ class StackedTransport(library.AsyncBaseTransport):
             await self._free.pop()[1].aclose()
         while self._spoiled:
             await self._spoiled.pop().aclose()
+
+
+def _has_more(sender: library.AsyncHTTPTransport) -> bool:
+    """Whether something came behind an answer, which would be taken for the answer to the next request.
+
+    Nothing public of the library says so; where it is made otherwise, that is not found.
+    """
+    for each in getattr(getattr(sender, "_pool", None), "connections", ()):
+        state = getattr(getattr(each, "_connection", None), "_h11_state", None)
+        if state is not None and state.trailing_data[0]:
+            return True
+    return False
 
 
 class HttpxAnswer:

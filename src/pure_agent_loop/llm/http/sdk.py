@@ -31,6 +31,8 @@ class SdkTransport:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
+        from pure_agent_loop.llm.http.pool import library
+
         own: dict[str, Any] = {}
         if settings.get("http_client") is None and not has_proxy():  # else the library finds its own way
             from pure_agent_loop.llm.http.pool import StackedTransport, tls_for
@@ -40,7 +42,7 @@ class SdkTransport:
         try:
             client = AsyncOpenAI(**{**settings, **own})
             client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
-        except (OpenAIError, TypeError, ValueError) as error:
+        except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:  # or a proxy's
             raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
         self._client: Any = client  # its body parameter differs between the SDK's generations
         self._body = _body_parameter(client)
