@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -215,6 +215,9 @@ class Agent(Variants[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
+        # Read again when the agent is cloned.
+        tools = list(tools) if isinstance(tools, Iterator) else tools
+        handoffs = list(handoffs) if isinstance(handoffs, Iterator) else handoffs
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)

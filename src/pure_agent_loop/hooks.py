@@ -76,12 +76,12 @@ class Hooks:
     def __post_init__(self) -> None:
         for name in ("before_tool", "after_tool", "on_stop"):
             given: Any = getattr(self, name)
-            if callable(given):
-                object.__setattr__(self, name, (given,))
-            elif not hasattr(given, "__iter__") or not all(map(callable, given)):
+            functions = (given,) if callable(given) or not hasattr(given, "__iter__") else tuple(given)
+            if not all(map(callable, functions)):
                 raise ConfigError(
                     f"Hooks.{name} must be a function or a list of functions; it is {given!r:.80}."
                 )
+            object.__setattr__(self, name, functions)
         most: object = self.max_stops
         if isinstance(most, bool) or not isinstance(most, int) or most < 0:
             raise ConfigError(f"Hooks.max_stops={most!r} must be a whole number, 0 or more.")

@@ -240,7 +240,9 @@ class PermissionRules:
                 raise ConfigError(
                     f"PermissionRules.{name}={given!r:.80} must be a list of rules: ['shell(git *)']."
                 )
-            self._parsed[name] = tuple(map(Rule.parse, given))
+            rules = tuple(given)
+            self._parsed[name] = tuple(map(Rule.parse, rules))
+            object.__setattr__(self, name, rules)
 
     def each(self) -> Iterator[Rule]:
         """All rules."""
@@ -300,7 +302,8 @@ class PermissionPolicy:
                 f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
                 f"it is {self.rules!r:.80}."
             )
-        is_plain = type(self) is PermissionPolicy  # another one may suggest something else
+        # Others may suggest or find something else.
+        is_plain = type(self) is PermissionPolicy and type(self.rules) is PermissionRules
         is_open = is_plain and self.mode in ("auto", "bypass") and self.rules.is_empty
         object.__setattr__(self, "is_open", is_open)
 

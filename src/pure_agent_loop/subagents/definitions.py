@@ -106,12 +106,16 @@ class AgentDefinition:
 
     def _check_tools(self) -> None:
         given: Any = self.tools
+        if given == "inherit":
+            return
         listed = not isinstance(given, (str, Mapping)) and hasattr(given, "__iter__")
-        if given != "inherit" and not (listed and all(isinstance(each, (str, Tool)) for each in given)):
+        tools = tuple(given) if listed else (None,)
+        if not all(isinstance(each, (str, Tool)) for each in tools):
             raise ConfigError(
                 f"AgentDefinition {self.name!r}: tools must be 'inherit', or a list of names or Tools; "
                 f"it is {given!r:.80}."
             )
+        object.__setattr__(self, "tools", tools)
 
     def _check_one_of(self, field: str, known: Sequence[str]) -> None:
         value = getattr(self, field)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -92,10 +91,20 @@ def check_tool_mode(mode: str) -> None:
         raise ConfigError(f"tool_mode={mode!r} is not known. Use one of: {', '.join(TOOL_MODES)}.")
 
 
-def _new_chooser(inner: ChatModel, prompts: Prompts) -> Chooser:
-    from pure_agent_loop.llm.tool_modes.chooser import Chooser  # most models choose by themselves
+class _OneChooser:
+    """Made when first asked for, and shared by clients that are copied: most models choose by themselves."""
 
-    return Chooser(inner, prompts)
+    def __init__(self, inner: ChatModel, prompts: Prompts) -> None:
+        self._inner, self._prompts = inner, prompts
+        self._made: Chooser | None = None
+
+    def get(self) -> Chooser:
+        """It."""
+        if self._made is None:
+            from pure_agent_loop.llm.tool_modes.chooser import Chooser
+
+            self._made = Chooser(self._inner, self._prompts)
+        return self._made
 
 
 class ToolModeClient(BaseLLMClient):
@@ -126,7 +135,7 @@ class ToolModeClient(BaseLLMClient):
         self._probed = self.current != "native" or mode != "auto"
         self._formats = Formats()
         self._takes_stop = True
-        self._chooser = cache(partial(_new_chooser, inner, prompts))  # one, also of those that are copied
+        self._chooser = _OneChooser(inner, prompts)
         self.takes_meta = getattr(inner, "takes_meta", False)
 
     def around(self, inner: ChatModel) -> ToolModeClient:
@@ -360,7 +369,7 @@ class ToolModeClient(BaseLLMClient):
     ) -> AsyncGenerator[Delta, None]:
         from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
 
-        chooser = self._chooser()
+        chooser = self._chooser.get()
         try:
             if await chooser.can_choose(messages, tools, options):
                 async with aclosing(chooser.step(messages, tools, options)) as deltas:
