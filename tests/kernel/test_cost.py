@@ -36,7 +36,8 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 STEPS = 50
 OURS = str(Path(pure_agent_loop.__file__).parent)
 # As measured. Who needs more says what for; who needs less writes that down, too.
-MOST_CALLS = {"none": 496, "default": 588, "secrets": 656}
+# 9 of "secrets" are for a call as a session keeps it, of which repetitions are noticed.
+MOST_CALLS = {"none": 496, "default": 588, "secrets": 665}
 # Over HTTP: all calls of a step, as they are aimed at, and as measured those of our functions, which an older
 # generation of the library calls more often.
 MOST_OVER_HTTP = {"httpx": (5_000, 477 if library.__name__ == "httpx2" else 571), "aiohttp": (1_200, 366)}

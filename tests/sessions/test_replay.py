@@ -29,6 +29,7 @@ from pure_agent_loop import (
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.sessions import JsonlStore, Record
 from pure_agent_loop.sessions.replay import replay_session
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, ScriptError, answer, assert_replays, call
 
 
@@ -113,6 +114,21 @@ def asked(session):
     verdicts = iter([Permission("allow", updated_args={"a": 5, "b": 5}), "deny"])
     script = [call("add", a=1, b=2), call("add", a=2, b=2), "Hm."]
     session.run(script, permission_mode="ask", on_ask=lambda _: next(verdicts))
+
+
+def asked_about_what_does_not_fit(session):
+    """A replay knows only the schema, which says less about it."""
+    script = [call("look", of="it"), call("look", at=[1]), call("look", at="it"), "Red."]
+    rules = PermissionRules(ask=["look"])
+    session.run(script, permission_rules=rules, on_ask=lambda _: True)
+
+
+def told_a_secret(session):
+    """It is in the arguments that a tool gets, and in no record."""
+    secret = "x-very-secret-1"
+    calls = [call("look", at=secret), call("fail", why=secret), call("fail", why=secret)]
+    session.run([*calls, "Red."], redact=Redactor([secret], env={}))
+    assert secret not in str(session.records)
 
 
 def undecided(session):
@@ -260,6 +276,8 @@ KINDS: list[Callable[[Session], None]] = [
     denied,
     plan_mode,
     asked,
+    asked_about_what_does_not_fit,
+    told_a_secret,
     suspended,
     undecided,
     decided,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pure_agent_loop.events import AnyEvent, Emit, EventType
 from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 
 _PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
@@ -57,6 +57,17 @@ class Veil:
 def veil_of(redactor: Redactor | None) -> Veil | None:
     """What the next answer needs; None if nothing is known that could be in it."""
     return None if redactor is None or redactor.is_empty else Veil(redactor)
+
+
+def as_recorded(call: ToolCall, redactor: Redactor | None) -> ToolCall:
+    """A call as a session keeps it: what goes into a run's state is made of this, or a replay differs."""
+    if redactor is None:
+        return call
+    args = redactor.redact_value(call.arguments)
+    invalid = call.invalid and redactor.redact_value(call.invalid)
+    if args is call.arguments and invalid is call.invalid:
+        return call
+    return replace(call, arguments=args, invalid=invalid)
 
 
 def _cleaned(event: AnyEvent, redactor: Redactor) -> AnyEvent:

@@ -25,6 +25,7 @@ _WANTED = {
     "before": BeforeTool,
     "judge": Permission | None,
     "forms": list[str],
+    "refusal": list[str],
 }
 # Of an outcome; a value is the program's own object, and parts stand there if there are some.
 _OF_OUTCOME = [each.name for each in fields(ToolOutcome) if each.name not in ("parts", "value")]

@@ -11,7 +11,7 @@ still open when a run is resumed is decided by what the process at hand has.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import Ruling, call_key, to_arguments
+from pure_agent_loop.kernel.redacting import as_recorded
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.contexts import permission_context
 from pure_agent_loop.kernel.tools.hook_calls import before_tool, gone, has_hooks
@@ -81,7 +82,8 @@ async def _follow(
 ) -> None:
     """The call has begun, so it was allowed. What was said then about later calls holds too."""
     if is_new:
-        judge(state.doom, call, kit.limits.doom_loop_threshold, polls=False)  # it counts
+        kept = as_recorded(call, kit.redactor)
+        judge(state.doom, kept, kit.limits.doom_loop_threshold, polls=False)  # it counts
         await before_tool(call, state, kit, has_begun=True)
     said = ALLOWED
     for what in ("permit", "ask"):
@@ -203,8 +205,10 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         return Ruling("deny", args, type(error).__name__, safe_str(error))
     if permission.behavior == "ask":  # nobody is asked about what would not be done anyway
-        if tool is not None and (refusal := tool.refusal(args, kit.prompts)) is not None:
-            return Ruling("deny", args, *refusal)
+        refusal = None if tool is None else await _refusal(call, tool, args, state, kit)
+        if refusal is not None:
+            kind, message = refusal
+            return Ruling("deny", args, kind, message)
         if tool is None or call.name in state.permissions.always_allowed:
             permission = replace(permission, behavior="allow")
     if permission.behavior != "allow":
@@ -215,7 +219,8 @@ async def _rule(call: ToolCall, state: QueryState, kit: Kit) -> Ruling:
 def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -> Ruling | None:
     """The refusal of a call that need not be looked at: it goes round in circles, or was refused before."""
     polls = tool is not None and tool.polls
-    verdict = judge(state.doom, call, kit.limits.doom_loop_threshold, polls=polls)
+    kept = call if kit.redactor is None or kit.redactor.is_empty else as_recorded(call, kit.redactor)
+    verdict = judge(state.doom, kept, kit.limits.doom_loop_threshold, polls=polls)
     if verdict.action != "run":
         if verdict.action == "stop":
             state.must_close = "doom_loop"
@@ -234,6 +239,26 @@ def _senseless(call: ToolCall, tool: Tool | None, state: QueryState, kit: Kit) -
         reason = f"{before} {kit.prompts.tool_denied_before}".strip()
         return Ruling("deny", call.arguments, "PermissionDenied", reason)
     return None
+
+
+async def _refusal(
+    call: ToolCall, tool: Tool, args: dict[str, Any], state: QueryState, kit: Kit
+) -> Sequence[str] | None:
+    """The kind and the text of what is said of arguments that do not fit; None if they do.
+
+    It is recorded: a replay may have no more of the tool than its schema.
+    """
+    key = f"{state.step}:refusal:{call.id}"
+    found: Sequence[str] | None = None
+    if not kit.journal.recorded(key):
+        found = tool.refusal(args, kit.prompts)
+        if found is None:
+            return None
+
+    async def said() -> list[str]:
+        return list(found or ())
+
+    return await kit.journal.effect(key, said)
 
 
 async def _permission(call: ToolCall, args: dict[str, Any], state: QueryState, kit: Kit) -> Permission:

@@ -12,6 +12,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.doom import note_result
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.part_events import change_part
+from pure_agent_loop.kernel.redacting import as_recorded
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tools.contexts import tool_context
 from pure_agent_loop.kernel.tools.gate import decide
@@ -292,6 +293,7 @@ def _warning(call: ToolCall, outcome: ToolOutcome, state: QueryState, kit: Kit) 
     """What the model is told behind a result that shows that it goes round in circles."""
     if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
         return ""  # the program ended, again and again: no fault of the model
+    call = as_recorded(call, kit.redactor) if outcome.is_error else call  # else its arguments do not matter
     verdict = note_result(state.doom, call, outcome.text, outcome.is_error, kit.limits.doom_loop_threshold)
     if verdict.action != "warn":
         return ""
