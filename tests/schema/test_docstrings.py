@@ -233,3 +233,18 @@ def test_any_text_is_read(text: str) -> None:
     assert all(name and value for name, value in found.params.items())
     # Nothing is made up: every word of the result stands in the text.
     assert set(found.description.split()) <= set(text.split())
+
+
+def test_a_text_of_a_class_of_its_own():
+    class Odd(str):
+        """Equal to others, so Python takes its hash away."""
+
+        def __eq__(self, other: object) -> bool:
+            return str.__eq__(self, other)
+
+    assert parse_docstring(Odd("Does it.\n\nArgs:\n    a: One.")) == Docstring("Does it.", {"a": "One."})
+
+
+def test_what_is_found_cannot_be_changed_for_others():
+    with pytest.raises(TypeError):
+        parse_docstring("Does it.\n\nArgs:\n    a: One.").params["a"] = "Two."  # type: ignore[index] # just that

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import pprint
 from typing import Any
 
 import pytest
@@ -122,3 +123,42 @@ def test_a_public_one_can_be_pickled_and_inherited():
     usage = TokenUsage(1, 2, 3)
     assert pickle.loads(pickle.dumps(usage)) == usage
     assert Mine(1, 2, 3, price=1) != Mine(1, 2, 3)
+
+
+def described(made: Any) -> list[Any]:
+    """What classes of others make of one that inherits, without methods of their own."""
+
+    @made(frozen=True, slots=True)
+    class Base:
+        "A thing."
+
+        x: int
+
+    @dataclasses.dataclass(frozen=True, repr=False)
+    class Silent(Base):
+        "With a secret."
+
+        key: str = ""
+
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Noted(Base):
+        "With notes."
+
+        notes: list[int] = dataclasses.field(default_factory=list)
+
+    return [
+        repr(Silent(1, "k")),
+        Noted(1, [1]) == Noted(1, [2]),
+        hash(Noted(1, [1])) == hash(Noted(1, [2])),
+        pprint.pformat(Base(10**90)),
+        [getattr(Base.__dataclass_params__, name) for name in ("eq", "repr", "frozen")],
+    ]
+
+
+def test_classes_that_inherit_get_what_was_made_for_the_first():
+    assert described(typed.dataclass) == described(dataclasses.dataclass)
+
+
+def test_pytest_says_where_two_differ():
+    with pytest.raises(AssertionError, match="Differing attributes"):
+        assert TokenUsage(1, 2, 3) == TokenUsage(1, 2, 4)

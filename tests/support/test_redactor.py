@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import urllib.parse
 
 import pytest
@@ -280,3 +281,10 @@ def test_a_long_text_is_searched_as_a_short_one_is():
             assert secret not in redactor.redact_known(text)
             assert redactor.redact_known(text).replace(filler, "") == redactor.redact_known(f"<{secret}>")
     assert Redactor({}, {}).redact_known("one-secret-value" * 2_000) == "one-secret-value" * 2_000
+
+
+def test_a_key_that_comes_late_into_an_environment_that_was_replaced(monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # as tests of users do
+    redactor = Redactor()
+    os.environ["LATE_API_KEY"] = "x-very-secret-1"
+    assert "x-very-secret-1" not in redactor.as_of_now().redact("It is x-very-secret-1.")

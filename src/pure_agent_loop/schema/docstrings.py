@@ -52,14 +52,18 @@ class Docstring(NamedTuple):
     params: Mapping[str, str]
 
 
-@lru_cache(maxsize=1024)  # a service makes its agent, of the same functions, for each request
 def parse_docstring(text: str | None) -> Docstring:
     """Take a docstring apart. Never raises: a docstring is never a reason for a tool not to work.
 
     Args:
         text: The docstring, indented or not, or None.
     """
-    return _Reader(inspect.cleandoc(text or "").splitlines()).read()
+    return _parsed(str(text or ""))  # a text of a class of its own may not be hashable
+
+
+@lru_cache(maxsize=1024)  # a service makes its agent, of the same functions, for each request
+def _parsed(text: str) -> Docstring:
+    return _Reader(inspect.cleandoc(text).splitlines()).read()
 
 
 class _Reader:
