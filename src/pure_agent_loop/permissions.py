@@ -302,7 +302,7 @@ class PermissionPolicy:
                 f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
                 f"it is {self.rules!r:.80}."
             )
-        # Others may suggest or find something else.
+        # A class of a user's own may suggest something else, or find it.
         is_plain = type(self) is PermissionPolicy and type(self.rules) is PermissionRules
         is_open = is_plain and self.mode in ("auto", "bypass") and self.rules.is_empty
         object.__setattr__(self, "is_open", is_open)

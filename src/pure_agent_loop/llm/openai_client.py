@@ -298,7 +298,7 @@ class OpenAIClient(BaseLLMClient):
         loop = asyncio.get_running_loop()
         transport = self._clients.get(loop)
         if transport is None:
-            # A loop that was closed without a word, what is in it holds for ever.
+            # A loop that was closed without a word would be kept for ever, by the transport that it has.
             for ended in [each for each in list(self._clients) if each.is_closed()]:
                 self._clients.pop(ended, None)
                 self._guards.pop(ended, None)

@@ -59,20 +59,20 @@ else:
     def dataclass(**options: bool) -> Callable[[type], type]:
         """As ``dataclasses.dataclass``."""
 
-        def made(kind: type) -> type:
-            own = dict(vars(kind))
-            made = dataclasses.dataclass(**{**options, "eq": False, "repr": False})(kind)
-            params, fields = made.__dataclass_params__, dataclasses.fields(made)
+        def made(given: type) -> type:
+            own = dict(vars(given))
+            kind = dataclasses.dataclass(**{**options, "eq": False, "repr": False})(given)
+            params, fields = kind.__dataclass_params__, dataclasses.fields(kind)
             params.eq, params.repr = options.get("eq", True), options.get("repr", True)
             compared = tuple(each.name for each in fields if each.compare)
             # Python itself writes None for who compares and says nothing of a hash.
             if params.eq and ("__hash__" not in own or (own["__hash__"] is None and "__eq__" in own)):
-                made.__hash__ = _hash_of(compared) if options.get("frozen") else None
+                kind.__hash__ = _hash_of(compared) if options.get("frozen") else None
             if params.eq and "__eq__" not in own:
-                made.__eq__ = _equals_of(compared)
+                kind.__eq__ = _equals_of(compared)
             if params.repr and "__repr__" not in own:
-                made.__repr__ = _repr_of(tuple(each.name for each in fields if each.repr))
-            return made
+                kind.__repr__ = _repr_of(tuple(each.name for each in fields if each.repr))
+            return kind
 
         return made
 

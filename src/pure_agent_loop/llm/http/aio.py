@@ -66,15 +66,15 @@ class AioTransport(PlainTransport):
     async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
         query, line = request.query, self._opened()
         follows, answer = self._tls is not None, None
-        line.users += 1
         post = partial(
             line.session.post,
             URL(f"{self._address}?{query}", encoded=True) if query else self._address,
             headers=request.headers,
-            timeout=_timeout(request.patience, waits=line.users > CONNECTIONS),
+            timeout=_timeout(request.patience, waits=line.users >= CONNECTIONS),
             allow_redirects=follows,
             max_redirects=REDIRECTS,
         )
+        line.users += 1
         try:
             is_large = len(request.body) >= LARGE
             response = await (_in_pieces(request, post) if is_large else post(data=request.body))

@@ -31,12 +31,10 @@ class SdkTransport:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-        from pure_agent_loop.llm.http.pool import library
+        from pure_agent_loop.llm.http.pool import StackedTransport, library, tls_for
 
         own: dict[str, Any] = {}
         if settings.get("http_client") is None and not has_proxy():  # else the library finds its own way
-            from pure_agent_loop.llm.http.pool import StackedTransport, tls_for
-
             # It follows redirects, also from http to https.
             own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
         try:
