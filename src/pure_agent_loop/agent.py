@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from pure_agent_loop.runs.checks import (
     checked_function,
     checked_number,
     checked_retries,
+    read_again,
 )
 from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
@@ -111,8 +112,7 @@ class Agent(Variants[Deps, Out]):
             that returns it, async or not, or a list of texts and functions.
         limits: How far a run may go.
         retry: How failed requests are repeated.
-        temperature: Randomness of the answers; the default of 0.7 is left out for models that refuse it.
-            None sends none.
+        temperature: Randomness of the answers; models that refuse the default of 0.7 get none, as with None.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
         emit_reasoning_events: Whether events show the thinking.
         output_type: What the answer must be: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum,
@@ -215,9 +215,7 @@ class Agent(Variants[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
-        # Read again when the agent is cloned.
-        tools = list(tools) if isinstance(tools, Iterator) else tools
-        handoffs = list(handoffs) if isinstance(handoffs, Iterator) else handoffs
+        tools, handoffs = read_again(tools), read_again(handoffs)  # for clones
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)
@@ -233,7 +231,7 @@ class Agent(Variants[Deps, Out]):
             name=(name, str),
             description=(description, str),
         )
-        self.description = description
+        self.description, self._sessions = description, sessions
         self._own_tools = all_tools(tools, subagents)
         self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
@@ -241,7 +239,6 @@ class Agent(Variants[Deps, Out]):
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
         self.system_prompt, lead = lead_of(system_prompt)
         checked_choice("system_prompt_per", system_prompt_per, ("run", "step"))
-        self._sessions = sessions
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
         opening: tuple[str, ...] = ()
         connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None

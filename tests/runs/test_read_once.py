@@ -119,4 +119,4 @@ def test_an_agent_can_be_sent_to_another_process():
 
 def test_a_deep_copy_asks_its_own_client():
     made = copy.deepcopy(ToolModeClient(Greeting(), "auto", ENGLISH))
-    assert made._chooser._inner is made.inner
+    assert made._choosers is not ToolModeClient(made.inner, "auto", ENGLISH)._choosers

@@ -29,10 +29,10 @@ def test_a_file_says_everything(tmp_path):
     (tmp_path / "a.md").write_text("---\nname: simple\ndescription: Simple.\ntools: grep, glob\n---\nDo it.")
     (tmp_path / "c.txt").write_text("not one")
     simple, reviewer = load_definitions(tmp_path)
-    assert (simple.name, simple.tools, simple.prompt) == ("simple", ["grep", "glob"], "Do it.")
+    assert (simple.name, simple.tools, simple.prompt) == ("simple", ("grep", "glob"), "Do it.")
     assert reviewer.prompt == "You review changes.\n\nBe short."
     assert (reviewer.tools, reviewer.workspace, reviewer.background) == (
-        ["read_file", "grep"],
+        ("read_file", "grep"),
         "read-only",
         True,
     )

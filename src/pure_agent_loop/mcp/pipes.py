@@ -22,7 +22,7 @@ from typing import Any
 
 from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
 from pure_agent_loop.mcp.words import say
-from pure_agent_loop.support.child import child_environment
+from pure_agent_loop.support.child import child_environment, write_to
 from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line
@@ -259,7 +259,7 @@ async def _write(process: Any, from_session: Any, to_session: Any, reading: asyn
         try:
             async for each in from_session:
                 data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(data.encode() + b"\n")
+                write_to(process.stdin, data.encode() + b"\n")
                 await process.stdin.drain()
         except OSError:  # it reads no more; if that is its end, how it ended is told first
             await asyncio.wait({reading}, timeout=2 * LAST_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, Profile
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
+T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 
@@ -121,6 +122,11 @@ def all_tools(
     registry = ToolRegistry(registry)  # the one that was given may serve other agents
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
+
+
+def read_again(given: T) -> T | list[Any]:
+    """What can be read only once, as a list; anything else as it is."""
+    return list(given) if isinstance(given, Iterator) else given
 
 
 def check_types(**arguments: tuple[object, type]) -> None:

@@ -27,7 +27,7 @@ from pure_agent_loop.snapshots.values import (
     ObjectsMissingError,
     SnapshotError,
 )
-from pure_agent_loop.support.child import child_environment, find_program
+from pure_agent_loop.support.child import child_environment, communicate, find_program, write_to
 from pure_agent_loop.support.paths import private_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -164,7 +164,7 @@ class Store:
     async def _git_says(self, *words: str, data: bytes = b"") -> tuple[int, bytes, str]:
         async with self._running(*words) as process:
             try:
-                out, err = await asyncio.wait_for(process.communicate(data), DEADLINE)
+                out, err = await asyncio.wait_for(communicate(process, data), DEADLINE)
             except asyncio.TimeoutError:
                 raise SnapshotError(f"git {words[0]} took longer than {DEADLINE:g} s.") from None
             return process.returncode or 0, out, safe_str(err.decode(errors="replace")).strip()
@@ -230,7 +230,7 @@ class Store:
         assert process.stdin is not None
         assert process.stdout is not None
         for each in ids:
-            process.stdin.write(f"{each}\n".encode("ascii"))
+            write_to(process.stdin, f"{each}\n".encode("ascii"))
             try:
                 yield await asyncio.wait_for(_one(process.stdin, process.stdout), DEADLINE)
             except asyncio.TimeoutError:
@@ -269,7 +269,7 @@ class Writer:
 
     async def _feed(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(data)
+        write_to(self._process.stdin, data)
         try:
             await asyncio.wait_for(self._process.stdin.drain(), DEADLINE)
         except asyncio.TimeoutError:
@@ -288,7 +288,7 @@ class Writer:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it says why on its way out
             await self._feed(_to_git(name, manifest))
         try:
-            _, err = await asyncio.wait_for(self._process.communicate(b"done\n"), DEADLINE)
+            _, err = await asyncio.wait_for(communicate(self._process, b"done\n"), DEADLINE)
         except asyncio.TimeoutError:
             raise SnapshotError(f"git fast-import took longer than {DEADLINE:g} s.") from None
         if self._process.returncode:

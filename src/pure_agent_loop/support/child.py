@@ -1,17 +1,23 @@
-"""How our own child processes are started: the working folder may be a stranger's, and has no part in them.
+"""How our own child processes are started, and written to. The working folder may be a stranger's.
 
-None of them looks for modules or programs there, and each gets an environment of known names: what a
-``.env`` of the folder has put into ours (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR`` ...) stays behind.
+It has no part in them: none of them looks for modules or programs there, and each gets an environment of
+known names. What a ``.env`` there has put into ours (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``)
+stays behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 PYTHON = sys.executable
 ELSEWHERE = Path(sys.executable).anchor  # a folder without anything that a program could load
@@ -135,3 +141,32 @@ def _home() -> Path:
         return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
     except KeyError:
         return Path("/")
+
+
+def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
+    """Send something to a program's standard input.
+
+    Raises:
+        BrokenPipeError: It reads no more. uvloop has another error for that, if it is not asked first.
+    """
+    if stdin.is_closing():
+        raise BrokenPipeError
+    stdin.write(data)
+
+
+async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") -> tuple[bytes, bytes]:
+    """As a process's own: send something, if it still reads, and wait for its end. Output and errors."""
+    import asyncio  # some that start programs have no event loop
+
+    _, said = await asyncio.gather(_feed(process.stdin, data), process.communicate())
+    return said
+
+
+async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
+    if stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it says why on its way out
+        if data:
+            write_to(stdin, data)
+            await stdin.drain()
+    stdin.close()

@@ -91,22 +91,6 @@ def check_tool_mode(mode: str) -> None:
         raise ConfigError(f"tool_mode={mode!r} is not known. Use one of: {', '.join(TOOL_MODES)}.")
 
 
-class _OneChooser:
-    """Made when first asked for, and shared by clients that are copied: most models choose by themselves."""
-
-    def __init__(self, inner: ChatModel, prompts: Prompts) -> None:
-        self._inner, self._prompts = inner, prompts
-        self._made: Chooser | None = None
-
-    def get(self) -> Chooser:
-        """It."""
-        if self._made is None:
-            from pure_agent_loop.llm.tool_modes.chooser import Chooser
-
-            self._made = Chooser(self._inner, self._prompts)
-        return self._made
-
-
 class ToolModeClient(BaseLLMClient):
     """Makes the model behind another client act.
 
@@ -135,7 +119,7 @@ class ToolModeClient(BaseLLMClient):
         self._probed = self.current != "native" or mode != "auto"
         self._formats = Formats()
         self._takes_stop = True
-        self._chooser = _OneChooser(inner, prompts)
+        self._choosers: list[Chooser] = []  # one, also of those that are copied
         self.takes_meta = getattr(inner, "takes_meta", False)
 
     def around(self, inner: ChatModel) -> ToolModeClient:
@@ -369,7 +353,11 @@ class ToolModeClient(BaseLLMClient):
     ) -> AsyncGenerator[Delta, None]:
         from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
 
-        chooser = self._chooser.get()
+        if not self._choosers:
+            from pure_agent_loop.llm.tool_modes.chooser import Chooser  # most models choose by themselves
+
+            self._choosers.append(Chooser(self.inner, self._prompts))
+        chooser = self._choosers[0]
         try:
             if await chooser.can_choose(messages, tools, options):
                 async with aclosing(chooser.step(messages, tools, options)) as deltas:
