@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from collections.abc import Callable, Iterable
@@ -117,6 +118,24 @@ def test_an_agent_can_be_sent_to_another_process():
     assert agent.run("x").content == "hello"
 
 
-def test_a_deep_copy_asks_its_own_client():
-    made = copy.deepcopy(ToolModeClient(Greeting(), "auto", ENGLISH))
-    assert made._choosers is not ToolModeClient(made.inner, "auto", ENGLISH)._choosers
+class Likely(Greeting):
+    """Counts how often it is asked whether it says how likely its words are."""
+
+    asked = 0
+
+    async def gives_likelihoods(self) -> bool:
+        """It does not."""
+        self.asked += 1
+        return False
+
+
+def test_a_deep_copy_asks_its_own_client(wipe):
+    def ask(client: ToolModeClient) -> None:
+        asyncio.run(client.chat([{"role": "user", "content": "x"}], [wipe.to_openai_schema()]))
+
+    first = ToolModeClient(Likely(), "json", ENGLISH)
+    second = copy.deepcopy(first)
+    ask(second)
+    assert (first.inner.asked, second.inner.asked) == (0, 1)
+    ask(copy.copy(second))  # which shares what was found out
+    assert second.inner.asked == 1

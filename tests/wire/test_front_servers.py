@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.testing import Gate, ScriptedServer, deltas
 from tests.toolbox.web import certificate
 
@@ -95,13 +92,6 @@ def fronted(to: ScriptedServer, folder: Path) -> Iterator[Front]:
     command = [program("nginx"), "-p", str(folder), "-c", str(folder / "conf"), "-e", str(folder / "errors")]
     with running(command, port):
         yield Front(f"https://localhost:{port}/v1", folder)
-
-
-@pytest.fixture(params=["", "httpx"], ids=["fast", "default"])
-def travel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two ways."""
-    monkeypatch.setenv(HTTP_VARIABLE, request.param)
-    return str(request.param)
 
 
 def test_many_requests_over_connections_that_the_server_ends(travel, tmp_path: Path, monkeypatch):

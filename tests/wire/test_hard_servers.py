@@ -22,22 +22,13 @@ import uvloop
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer
 from tests.toolbox.web import certificate
 
 from .talk import HI, ask, client_of, get_answer, get_error, run
 
-TRAVELS = {"fast": "", "default": "httpx"}
 LONG = 30_000_000  # characters: more than what lies between two programs holds
-
-
-@pytest.fixture(params=TRAVELS.values(), ids=TRAVELS)
-def travel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two."""
-    monkeypatch.setenv(HTTP_VARIABLE, request.param)
-    return request.param
 
 
 @contextmanager

@@ -30,14 +30,6 @@ from .talk import HI, WAYS, ask, client_of, counting, get_answer, get_error, run
 
 HELLO = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}).encode()
 LENGTH = b"Content-Length: %d\r\n" % len(HELLO)
-TRAVELS = {"fast": "", "default": "httpx"}  # with aiohttp installed, and as if it were not
-
-
-@pytest.fixture(params=TRAVELS.values(), ids=TRAVELS)
-def travel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two."""
-    monkeypatch.setenv(HTTP_VARIABLE, request.param)
-    return request.param
 
 
 class Seen(list[dict[str, str]]):
